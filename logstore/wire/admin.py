@@ -64,7 +64,7 @@ CreatedTopic = CreateTopicsResponse.CreatableTopicResult
 
 @handles("CreateTopics", Where.APART)
 def create_topics(request: CreateTopicsRequest, session: Session) -> CreateTopicsResponse:
-    """Create topics. Each succeeds or fails independently of the others."""
+    """Create topics. Each topic succeeds or fails independently."""
     asked = Counter(topic.name for topic in request.topics)
     may_create_any = session.allows("create", "cluster")
     default = session.service.manager.broker_config.num_partitions
@@ -154,7 +154,7 @@ def _plain(name: str) -> str:
 
 
 def _similar_names(request: CreateTopicsRequest, nodes: Nodes) -> dict[str, list[str]]:
-    """Return the existing topics whose names collide with the new ones in the names of metrics."""
+    """Return the existing topics whose metric names would collide with those of new topics."""
     similar: dict[str, list[str]] = {
         plain: [] for each in request.topics if "_" in (plain := _plain(each.name))
     }
@@ -167,7 +167,7 @@ def _similar_names(request: CreateTopicsRequest, nodes: Nodes) -> dict[str, list
 def _placement(
     topic: CreateTopicsRequest.CreatableTopic, default: int, nodes: Nodes
 ) -> tuple[int, int]:
-    """Return the number of partitions and replicas of a new topic, or raise `Refusal`."""
+    """Return the partition count and replication factor of a new topic, or raise `Refusal`."""
     if topic.assignments:
         if topic.replication_factor != _BROKERS_DEFAULT:
             raise Refusal(
@@ -215,7 +215,7 @@ def _placement(
 
 
 def check_replicas(broker_ids: Sequence[int], allowed: Collection[int]) -> None:
-    """Raise `Refusal` if a replica is assigned twice, or to a broker that is not allowed."""
+    """Raise `Refusal` if an assignment is empty, has duplicates, or contains unknown brokers."""
     if not broker_ids:
         raise Refusal(
             "INVALID_REPLICA_ASSIGNMENT",
@@ -241,7 +241,7 @@ DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
 
 @handles("DeleteTopics", Where.APART)
 def delete_topics(request: DeleteTopicsRequest, session: Session) -> DeleteTopicsResponse:
-    """Delete topics by name. Since version 6, a topic can also be given by its id."""
+    """Delete topics by name or, since version 6, by topic id."""
     asked = Counter(
         [
             *((name, ZERO_UUID) for name in request.topic_names),
@@ -262,7 +262,7 @@ def delete_topics(request: DeleteTopicsRequest, session: Session) -> DeleteTopic
 
 
 def _delete(asked: DeletedTopic, session: Session) -> None:
-    """Delete a topic. The response contains its name and id only if the client may describe it."""
+    """Delete a topic. Its name and id are only returned to clients that may describe it."""
     name = asked.name
     if asked.topic_id != ZERO_UUID:
         if name is not None:
@@ -406,7 +406,7 @@ def _deleted(
 def describe_producers(
     request: DescribeProducersRequest, session: Session
 ) -> DescribeProducersResponse:
-    """Return the producer state of the partitions that have a replica on this broker (KIP-664)."""
+    """Return the producer state of partitions with a replica on this broker (KIP-664)."""
     return DescribeProducersResponse(
         topics=[
             DescribeProducersResponse.TopicResponse(
@@ -477,7 +477,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, session: Session) -> Desc
                 continue
             try:
                 size = manager.log(tp).size_bytes
-            except LogStoreError:  # the topic has been deleted in the meantime
+            except LogStoreError:  # the topic has just been deleted
                 continue
             topic = topics.setdefault(
                 tp.topic, DescribeLogDirsResponse.DescribeLogDirsTopic(name=tp.topic)
@@ -497,7 +497,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, session: Session) -> Desc
 def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, session: Session
 ) -> AlterReplicaLogDirsResponse:
-    """Move partitions to other log directories. Respond when all of them have been moved."""
+    """Move partitions to other log directories. Respond when all moves are complete."""
     is_allowed = session.allows("alter", "cluster")
     results: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
@@ -529,7 +529,7 @@ def alter_replica_log_dirs(
 
 
 def _partitions(asked: Iterable[Any] | None, session: Session) -> dict[str, list[int]]:
-    """Return the requested partitions by topic. If `asked` is None, return all partitions."""
+    """Return the requested partitions by topic, or all partitions if `asked` is None."""
     if asked is not None:
         found: dict[str, list[int]] = {}
         for topic in asked:
@@ -558,8 +558,7 @@ _UNCLEAN = 1
 def elect_leaders(request: ElectLeadersRequest, session: Session) -> ElectLeadersResponse:
     """Elect the preferred replicas as leaders, or any live replica if the election is unclean.
 
-    If the request has no list of partitions, the response only contains the partitions whose leader
-    has changed.
+    A request for all partitions only returns those whose leader has changed or that failed.
     """
     if not session.allows("alter", "cluster"):
         return _elections_refused(request, session)
@@ -589,10 +588,7 @@ def elect_leaders(request: ElectLeadersRequest, session: Session) -> ElectLeader
 
 
 def _elections_refused(request: ElectLeadersRequest, session: Session) -> ElectLeadersResponse:
-    """Return a response with an error for each partition.
-
-    Since version 1, it is also set at the top level.
-    """
+    """Return an error for each partition and, since version 1, at the top level."""
     code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
     return ElectLeadersResponse(
         error_code=code if session.version else 0,
@@ -618,7 +614,7 @@ ReassignedPartition = AlterPartitionReassignmentsResponse.ReassignablePartitionR
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, session: Session
 ) -> AlterPartitionReassignmentsResponse:
-    """Start moving partitions to other replicas, or cancel a reassignment."""
+    """Start or cancel partition reassignments."""
     may_change_factor = request.allow_replication_factor_change
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=may_change_factor, error_message=None
@@ -661,7 +657,7 @@ def _checked_move(
     *,
     may_change_factor: bool,
 ) -> TopicPartition:
-    """Return the partition of a move; raises `Refusal` if the move is invalid."""
+    """Return the partition of a valid reassignment, or raise `Refusal`."""
     nodes, number = session.service.nodes, asked.partition_index
     try:
         known = nodes.topic(topic)
@@ -674,7 +670,7 @@ def _checked_move(
     if asked.replicas is not None:
         check_replicas(asked.replicas, nodes.registered)
         view = nodes.partition(tp)
-        # During a move, the factor is the one after it.
+        # During a reassignment, the current factor is the one that it will lead to.
         before, after = len(set(view.replicas) - set(view.removing)), len(asked.replicas)
         if before != after and not may_change_factor:
             raise Refusal(

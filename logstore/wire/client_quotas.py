@@ -1,4 +1,4 @@
-"""The client quotas of a listener. They are stored and described, but not enforced."""
+"""The client quotas of a listener, which are stored and described but not enforced."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 
 Entity = tuple[tuple[str, str | None], ...]
-"""The types and names of the users, clients or addresses of a quota, sorted.
-
-None is the default.
-"""
+"""The sorted entity types and names of a quota. The name None means the default entity."""
 
 
 class ClientQuotas:
-    """The quotas of one listener, or of all listeners in a cluster."""
+    """The quotas of one listener, or of all listeners of a cluster."""
 
     def __init__(self) -> None:
         self._quotas: dict[Entity, dict[str, float]] = {}
@@ -28,7 +25,7 @@ class ClientQuotas:
                 quotas[entity] = {key: each for key, each in own.items() if each is not None}
                 if not quotas[entity]:
                     del quotas[entity]
-            # replace the whole mapping, because other threads iterate over it
+            # replace the mapping, because other threads iterate over it
             self._quotas = quotas
 
     def __iter__(self) -> Iterator[tuple[Entity, Mapping[str, float]]]:

@@ -39,10 +39,10 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """The valid names and versions of client software (KIP-511)."""
 
 _LEVEL_0_FROM = 4
-"""First version in which a feature may have a lowest level of 0 (KAFKA-17492)."""
+"""The first version in which a feature's minimum level may be 0 (KAFKA-17492)."""
 
 _FEATURES_EPOCH = 0
-"""The epoch of the features, which never change. It must not be -1, which means unknown."""
+"""The epoch of the features, which never change. -1 would mean unknown."""
 
 
 @handles("ApiVersions", Where.LOOP, before_authentication=True)
@@ -85,7 +85,7 @@ def metadata(request: MetadataRequest, session: Session) -> MetadataResponse:
     if session.version < _TOPIC_IDS_FROM and any(
         topic.name is None or topic.topic_id != ZERO_UUID for topic in asked
     ):
-        # Versions 10 and 11 have a field for topic ids, but it is not supported in these versions.
+        # Versions 10 and 11 have a field for topic ids but do not support it.
         code = KAFKA_CODES["INVALID_REQUEST"]
         topics = [DescribedTopic(error_code=code, name=each.name or "") for each in asked]
         return MetadataResponse(topics=topics)
@@ -111,8 +111,7 @@ def metadata(request: MetadataRequest, session: Session) -> MetadataResponse:
 def _described_topics(request: MetadataRequest, session: Session) -> list[DescribedTopic]:
     topics = request.topics
     with_operations = bool(request.include_topic_authorized_operations)
-    # A null list requests all topics. In version 0, where the list cannot be null, so does an empty
-    # one.
+    # A null list requests all topics. In version 0, which has no null lists, an empty list does.
     if topics is None or (session.version == 0 and not topics):
         return [
             _described(topic, session, with_operations=with_operations)
@@ -162,7 +161,7 @@ def _described_one(
 
 
 def _created(name: str, session: Session) -> Topic:
-    """Create a topic automatically. The group coordinator creates `__consumer_offsets`."""
+    """Create a topic automatically, `__consumer_offsets` through the group coordinator."""
     service = session.service
     if name in INTERNAL_COMPACTED_TOPICS:
         if name == GROUP_OFFSETS_TOPIC:
@@ -214,7 +213,7 @@ def _described_partition(
 # -- DescribeCluster, DescribeTopicPartitions ----------------------------------------------------
 
 _BROKERS = 1
-"""The endpoint type of brokers. 2 is the type of controllers (KIP-919)."""
+"""The endpoint type of brokers. Controllers have type 2 (KIP-919)."""
 
 _CONTROLLERS = 2
 
@@ -246,7 +245,7 @@ def describe_cluster(request: DescribeClusterRequest, session: Session) -> Descr
 
 
 _PARTITIONS_MAX = 2000
-"""Maximum number of partitions in a response (Kafka's max.request.partition.size.limit)."""
+"""Maximum number of partitions in a response (Kafka's `max.request.partition.size.limit`)."""
 
 
 @handles("DescribeTopicPartitions")

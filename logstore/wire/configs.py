@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 class ResourceType(IntEnum):
-    """The types of resources that can be configured, as in ConfigResource.Type."""
+    """The configurable resource types, as in Kafka's ConfigResource.Type."""
 
     TOPIC = 2
     BROKER = 4
@@ -98,7 +98,7 @@ Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 @handles("DescribeConfigs")
 def describe_configs(request: DescribeConfigsRequest, session: Session) -> DescribeConfigsResponse:
-    """Return the values of configs and where they were set."""
+    """Return the values and sources of configs."""
     results = []
     distinct = {
         (each.resource_type, each.resource_name, tuple(each.configuration_keys or ())): each
@@ -155,7 +155,7 @@ def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
 
 
 def _check_broker(kind: int, name: str, session: Session) -> bool:
-    """Refuse a request for another broker. Return whether it is for the cluster-wide defaults."""
+    """Return whether a request is for cluster-wide defaults. Refuse requests for other brokers."""
     if name == "" and kind == ResourceType.BROKER:
         return True
     node_id = session.service.node_id
@@ -181,7 +181,7 @@ def _group_rows(group_id: str, session: Session) -> Iterator[Row]:
 
 
 def _listener_rows(session: Session) -> Iterator[Row]:
-    """Yield the address of this listener under the key that Kafka uses for it."""
+    """Yield the address of this listener under Kafka's config name."""
     protocol = "SSL" if session.is_encrypted else "PLAINTEXT"
     if session.service.authenticates:
         protocol = f"SASL_{protocol}"
@@ -229,15 +229,12 @@ def _row(
 # -- changes -------------------------------------------------------------------------------------
 
 _Operations = Callable[[Mapping[str, str]], Iterator[tuple[str, Operation, object]]]
-"""Yields the changes of a resource as key, operation and value, given its own values."""
+"""Yields the key, operation and value of each change, given the resource's current overrides."""
 
 
 @handles("AlterConfigs")
 def alter_configs(request: AlterConfigsRequest, session: Session) -> AlterConfigsResponse:
-    """Replace all overrides of a resource.
-
-    A key that is not in the request returns to its default.
-    """
+    """Replace all overrides of a resource. Keys that are not in the request return to defaults."""
 
     def operations(
         resource: AlterConfigsRequest.AlterConfigsResource, own: Mapping[str, str]
@@ -292,7 +289,7 @@ def _altered(
     operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
     response: type[AlterConfigsResponse] | type[IncrementalAlterConfigsResponse],
 ) -> list[Any]:
-    """Change resources one at a time. If one is refused, the others are changed nevertheless."""
+    """Change resources one at a time. An error only affects its own resource."""
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     alter: Mapping[int, Callable[..., None]] = {
         ResourceType.TOPIC: _alter_topic,
@@ -333,7 +330,7 @@ def _alter_topic(
         missing = Refusal("UNKNOWN_TOPIC_OR_PARTITION", text)
     now = {key: row.value for key, row in describe(own, manager.broker_config).items()}
     values, unset = apply_operations(operations(own), STORED_TOPIC_KEYS, now)
-    # As in Kafka, removing a key that is not set always succeeds, even if the key is unknown.
+    # As in Kafka, removing an unset key always succeeds, even if the key is unknown.
     unset = [key for key in unset if key in own]
     if validate_only or missing is not None:
         # As in Kafka, an invalid value is reported even if the topic does not exist.

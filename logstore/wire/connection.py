@@ -1,8 +1,8 @@
 """A client connection: splits the received bytes into frames, decodes requests and sends responses.
 
-One coroutine handles the requests in order. It handles the next request only when the client has
-read the previous response. The socket is not read while too many requests of this connection are
-queued, or while the requests of all connections use too much memory (`RequestPool`).
+One coroutine handles the requests in order. It pauses while the client does not read its responses.
+The socket is not read while too many requests of this connection are queued, or while the requests
+of all connections use too much memory (`RequestPool`).
 """
 
 from __future__ import annotations
@@ -45,17 +45,16 @@ FAILED_AUTHENTICATION_DELAY_S = 0.1
 """Kafka's connection.failed.authentication.delay.ms, in seconds."""
 
 JOINED_BYTES = 64 << 10
-"""Responses up to this size are joined, because a copy is cheaper than another system call.
-"""
+"""Maximum size of responses that are joined: a copy is cheaper than extra system calls."""
 
 ELEMENT_BYTES = 512
-"""Approximate memory used per array element of a large request and its response."""
+"""Approximate memory per array element of a large request and its response."""
 
 _TURN_S = 0.005
-"""How long one connection is served before the event loop runs others."""
+"""How long a connection is served before the event loop serves other connections."""
 
 _SMALL_CHUNK_BYTES = 4 << 10
-"""Smaller chunks are appended to one bytearray, which uses less memory than many objects."""
+"""Chunks below this size are collected in a bytearray, which uses less memory than objects."""
 
 
 class Connection(asyncio.Protocol):
@@ -64,12 +63,11 @@ class Connection(asyncio.Protocol):
     Parameters
     ----------
     new_session : callable
-        Creates the session of a transport. Returns None if a connection limit has been reached.
+        Creates the session of a transport, or returns None if a connection limit is reached.
     on_request : callable
-        Called with the session, header, message and size of each request before the request is
-        handled.
+        Called with the session, header, message and size of each request before it is handled.
     on_end : callable
-        Called with this connection when it has been closed.
+        Called with this connection after it was closed.
     pool : RequestPool
         Limits the memory used by queued requests.
     start : callable
@@ -78,7 +76,7 @@ class Connection(asyncio.Protocol):
     Attributes
     ----------
     active_at : float
-        Time at which bytes were last received or sent, by the clock of the event loop.
+        When bytes were last received or sent, by the event loop's clock.
     """
 
     def __init__(
@@ -118,7 +116,7 @@ class Connection(asyncio.Protocol):
     # -- the transport's calls -----------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Create the session, and start the task that handles the requests."""
+        """Create the session, and start the task that handles requests."""
         self._transport = cast("asyncio.Transport", transport)
         session = self._new_session(self._transport, self)
         if session is None:
@@ -156,7 +154,7 @@ class Connection(asyncio.Protocol):
             chunks.append(bytearray(data))
 
     def _take_frames(self) -> bool:
-        """Move complete requests from the chunks to the queue. Return whether there were any."""
+        """Move complete requests from the chunks to the queue. Return whether any was complete."""
         chunks = self._chunks
         data = b"".join(chunks)
         ends = []
@@ -178,8 +176,8 @@ class Connection(asyncio.Protocol):
         self._received = end - at
         if not ends:
             return False
-        # Decoded messages refer to these bytes. Without a copy, they would keep all received bytes
-        # alive.
+        # Decoded messages refer to these bytes. Copy the requests if the remainder, which a view
+        # would keep alive, is larger.
         view = memoryview(data if end - at <= at else data[:at])
         start = 0
         for stop in ends:
@@ -194,28 +192,25 @@ class Connection(asyncio.Protocol):
 
     @property
     def missing_bytes(self) -> int:
-        """Number of bytes that are still missing from a partly received request.
-
-        0 between requests.
-        """
+        """The number of bytes missing from a partially received request, or 0 between requests."""
         if not self._received:
             return 0
-        if self._received < LENGTH.size:  # the size of the request has not been received yet
+        if self._received < LENGTH.size:  # the request's size has not been received yet
             return self._frame_limit()
         return self._wanted - self._received
 
     @property
     def held_bytes(self) -> int:
-        """Number of bytes that the requests of this connection occupy in memory."""
+        """The memory used by the requests of this connection, in bytes."""
         return self._waiting_bytes + self._answering_bytes
 
     @property
     def held_since(self) -> float:
-        """Time when the oldest request in memory started to arrive, or to be handled."""
+        """When the oldest request in memory began to be handled or, if incomplete, to arrive."""
         return self._answering_since if self._answering_bytes else self._frame_began_at
 
     def hold(self) -> None:
-        """Stop reading from the socket because the request pool is full."""
+        """Stop reading from the socket, because the request pool is full."""
         self._is_held = True
         self._steer()
 
@@ -242,7 +237,7 @@ class Connection(asyncio.Protocol):
         return limits.frame_bytes_before_authentication
 
     def pause_writing(self) -> None:
-        """Stop handling requests until the client has read its responses."""
+        """Stop handling requests until the client reads its responses."""
         self._can_write = False
 
     def resume_writing(self) -> None:
@@ -263,7 +258,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _end(self) -> None:
-        """Stop handling requests, and release the memory of the queued ones."""
+        """Stop handling requests, and release the memory of queued requests."""
         self._is_over = True
         if self._session is not None:
             self._session.is_over = True
@@ -283,7 +278,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether the connection waits for its client to send a request or to read a response."""
+        """Whether the connection waits for its client to send a request or read a response."""
         waits = self._frame_waiter is not None or self._drain_waiter is not None
         return waits and not self._is_held
 
@@ -294,7 +289,7 @@ class Connection(asyncio.Protocol):
             while not self._session.ends:
                 await self._answer_next()
                 if self._session.has_failed:
-                    # If the response and the close arrive together, some clients only notice the
+                    # If the response and the close arrive together, some clients only see the
                     # close.
                     await asyncio.sleep(FAILED_AUTHENTICATION_DELAY_S)
                 if not self._can_write:
@@ -345,8 +340,7 @@ class Connection(asyncio.Protocol):
             try:
                 token = answer_token(bytes(frame), session)
             except LogStoreError as error:
-                # A raw token has no header, so the response has no error code. Close the
-                # connection.
+                # The response to a raw token has no error code, so close the connection.
                 raise NotServed(str(error)) from error
             self._send([LENGTH.pack(len(token)), token])
             return
@@ -359,8 +353,8 @@ class Connection(asyncio.Protocol):
         if served is None or handler is None or not served.first <= head.version <= served.last:
             if head.api.key != API_VERSIONS:
                 raise NotServed(f"{head.api.name} version {head.version} is not supported")
-            # The client does not know our versions yet, so respond in version 0, which every client
-            # can read (KIP-511).
+            # The client does not know the supported versions yet, so respond in version 0, which
+            # every client can read (KIP-511).
             self._send(response_frame(head, _unknown_api_versions(session), 0))
             return
         if not session.is_authenticated and not handler.before_authentication:
@@ -393,10 +387,7 @@ class Connection(asyncio.Protocol):
             self._send(response_frame(head, response))
 
     async def _decode_large(self, head: Head, frame: Buffer) -> tuple[Message, int]:
-        """Decode a large request in a worker thread.
-
-        Return it and the number of its array elements.
-        """
+        """Decode a large request in a worker thread. Return it and its number of array elements."""
         service = self._session.service
         limit = service.limits.entries
         try:
@@ -411,7 +402,7 @@ class Connection(asyncio.Protocol):
     async def _handle_by_rules(
         self, handler: Handler, head: Head, frame: Buffer, request: Message
     ) -> Message | None:
-        """Handle a request, applying the rules of `Listener.fail`."""
+        """Handle a request, applying the fault rules of `Listener.fail`."""
         session, name_of_id = self._session, self._session.service.topic_of_id
         rules = session.service.faults.apply_to(call_of(head, request, name_of_id))
         for rule in rules:
@@ -427,7 +418,7 @@ class Connection(asyncio.Protocol):
             return None
         subject = Subject.of(rule, head.version, name_of_id)
         refusal = refusal_of(head, request, error, subject)
-        # Decode the request again, because `Listener.requests` keeps the first copy unchanged.
+        # Decode the request again, because `Listener.requests` retains the unchanged first copy.
         rest, _ = parse_body(head, frame, session.service.limits.entries)
         if not rule.after:
             is_left = without(rest, subject)
@@ -464,7 +455,7 @@ class Connection(asyncio.Protocol):
         if sum(map(len, buffers)) <= JOINED_BYTES:
             transport.write(b"".join(buffers))
             return
-        for buffer in buffers:  # `writelines` would join them in Python 3.11
+        for buffer in buffers:  # `writelines` joins buffers in Python 3.11
             transport.write(buffer)
 
 

@@ -36,9 +36,9 @@ DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 async def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, session: Session
 ) -> ConsumerGroupHeartbeatResponse:
-    """Handle the heartbeat of a member, which can also join or leave.
+    """Handle a heartbeat, with which a member can also join or leave.
 
-    Return its epoch and assignment.
+    Return the member's epoch and assignment.
     """
     if not session.allows("read", "group", request.group_id):
         return ConsumerGroupHeartbeatResponse(error_code=code_of(NOT_ALLOWED))
@@ -98,7 +98,7 @@ def _answer(result: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse:
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, session: Session
 ) -> ConsumerGroupDescribeResponse:
-    """Describe consumer groups, their members, and the assignments that the client may describe."""
+    """Describe consumer groups whose topics the client may describe."""
     groups = [_described(group_id, session) for group_id in session.each(request.group_ids)]
     if request.include_authorized_operations:
         for each in groups:

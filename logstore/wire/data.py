@@ -1,6 +1,6 @@
 """Record APIs: Produce, ListOffsets and OffsetForLeaderEpoch. Fetch is in `fetch`.
 
-Batches are passed on as bytes. This module never decodes their records.
+Batches are passed on as bytes, and their records are never decoded here.
 
 Source: KafkaApis, ReplicaManager, Partition and UnifiedLog of Kafka 3.9.
 """
@@ -69,16 +69,16 @@ NONE = 0
 _ALL = -1
 _ACKS = (_ALL, 0, 1)
 _ABORTABLE_FROM = 11
-"""First version of Produce that can return TRANSACTION_ABORTABLE (KIP-890)."""
+"""The first version of Produce that can return TRANSACTION_ABORTABLE (KIP-890)."""
 
 _LEADERS_FROM = 10
-"""First version that names the leader to a client that does not know it (KIP-951)."""
+"""The first version that returns the leader to clients with outdated metadata (KIP-951)."""
 
 _ADDS_FROM = 12
-"""First version of Produce that adds partitions to the transaction (KIP-890)."""
+"""The first version of Produce that adds partitions to the transaction (KIP-890)."""
 
 _TOPIC_IDS_FROM = 13
-"""First Produce version that identifies topics by their ids (KIP-516)."""
+"""The first version of Produce that identifies topics by id (KIP-516)."""
 
 _WITHOUT_LOG_START = (
     UnknownTopicOrPartitionError,
@@ -89,17 +89,17 @@ _WITHOUT_LOG_START = (
     InvalidTxnStateError,
     KafkaStorageError,
 )
-"""Errors for which Kafka's response does not contain a log start offset."""
+"""Errors for which Kafka's response contains no log start offset."""
 
 _NO_COORDINATOR = (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     NotCoordinatorError,
 )
-"""Errors of a transaction coordinator that is not available."""
+"""Errors of an unavailable transaction coordinator."""
 
 _UNVERIFIED = (InvalidProducerEpochError, InvalidProducerIdMappingError)
-"""Errors with which a transactional batch is rejected before it reaches the log."""
+"""Errors that reject a transactional batch before it reaches the log."""
 
 ProducedPartition = ProduceResponse.PartitionProduceResponse
 
@@ -115,7 +115,7 @@ async def produce(request: ProduceRequest, session: Session) -> ProduceResponse 
     session.is_large = session.is_large or load.takes_long
     appended = await session.run(partial(_append_all, request, session, load.is_transactional))
     if request.acks == 0:
-        # The client does not expect a response, so the connection is closed to report an error.
+        # The client expects no response, so close the connection to report an error.
         session.ends = any(
             partition.error_code
             for topic in appended.responses
@@ -147,12 +147,12 @@ _LOOP_BYTES = 2 << 20
 _LOOP_RECORDS = 20_000
 """Maximum number of records that are appended on the event loop.
 
-They take about 40 ms without compiled kernels.
+Appending them takes about 40 ms without compiled kernels.
 """
 
 
 class _Load(NamedTuple):
-    """An estimate of the work that a Produce request causes, based on its batch headers.
+    """The estimated load of a Produce request, based on its batch headers.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class _Load(NamedTuple):
         Whether the appends could block the event loop for too long. A batch of a few hundred bytes
         can decompress to a million records, or to 256 MiB.
     is_transactional : bool
-        Whether one of the batches is transactional.
+        Whether any batch is transactional.
     """
 
     takes_long: bool
@@ -191,7 +191,7 @@ class _Load(NamedTuple):
 
 
 class _Appended(NamedTuple):
-    """The immediate responses to a Produce request, and the appends that wait for replicas."""
+    """The immediate responses to a Produce request, and the appends awaiting replication."""
 
     responses: list[ProduceResponse.TopicProduceResponse]
     delayed: dict[TopicPartition, DelayedAppend]
@@ -242,7 +242,7 @@ def _append_all(request: ProduceRequest, session: Session, is_transactional: boo
 
 
 def _add_partitions(request: ProduceRequest, transactional_id: str, session: Session) -> None:
-    """Add the partitions of transactional batches to their transaction with one request."""
+    """Add all partitions of the request's batches to its transaction in one step."""
     count = sum(len(topic.partition_data) for topic in request.topic_data)
     if session.version < _ADDS_FROM or count == 1:
         return
@@ -313,7 +313,7 @@ def _refusal(index: int, error: LogStoreError, log: Log | None, version: int) ->
         return _refused(index, KAFKA_CODES["TRANSACTION_ABORTABLE"])
     is_concurrent = isinstance(error, ConcurrentTransactionsError) and version < _ADDS_FROM
     if is_concurrent or isinstance(error, _NO_COORDINATOR):
-        # Producers retry after this error. They do not expect coordinator errors in this response.
+        # Producers retry after this error. They do not expect coordinator errors from Produce.
         return _refused(index, KAFKA_CODES["NOT_ENOUGH_REPLICAS"])
     found = _refused(index, error.code)
     if isinstance(error, InvalidRecordError):
@@ -337,9 +337,9 @@ def _is_transactional(data: bytes) -> bool:
 
 
 def _one_batch(records: Buffer | list[Buffer] | None, version: int) -> bytes | int:
-    """Return the only batch sent to a partition, or an error code if there is not exactly one.
+    """Return the batch sent to a partition, or an error code unless there is exactly one.
 
-    The contents of the batch are validated by the log. Source: ProduceRequest.validateRecords.
+    The log validates the batch's contents. Source: ProduceRequest.validateRecords.
     """
     assert not isinstance(records, list), "the records of a decoded request are one buffer"
     data = b"" if records is None else bytes(records)
@@ -355,7 +355,7 @@ def _one_batch(records: Buffer | list[Buffer] | None, version: int) -> bytes | i
 
 
 def _batch_end(data: bytes, at: int) -> int | None:
-    """Return the end of the batch that starts at a position, or None if the batch is truncated."""
+    """Return the end of the batch that starts at a position, or None if it is incomplete."""
     if len(data) - at < layout.HEADER_SIZE:
         return None
     (length,) = LENGTH.unpack_from(data, at + layout.BATCH_LENGTH_POSITION)
@@ -364,10 +364,10 @@ def _batch_end(data: bytes, at: int) -> int | None:
 
 
 def _restamped(data: bytes, shift_ms: int) -> bytes:
-    """Shift the timestamps of a batch from the client's clock to the broker's.
+    """Convert the timestamps of a batch from the client's clock to the broker's clock.
 
-    Record timestamps are deltas, so only the base timestamp and the maximum timestamp are changed.
-    A damaged batch, or a batch without timestamps, is returned unchanged.
+    Record timestamps are deltas, so only the base timestamp and the maximum timestamp change. A
+    damaged batch, or a batch without timestamps, is returned unchanged.
     """
     batch = RecordBatch(data)
     header = batch.header
@@ -384,17 +384,14 @@ def _restamped(data: bytes, shift_ms: int) -> bytes:
 
 
 def isolation_of(level: int) -> Isolation:
-    """Convert the number of an isolation level in a request."""
+    """Convert an isolation level from a request."""
     return Isolation.READ_COMMITTED if level else Isolation.READ_UNCOMMITTED
 
 
 # -- ListOffsets ---------------------------------------------------------------------------------
 
 _EARLIEST_PENDING_UPLOAD = -6
-"""Requests the first offset that is not in tiered storage.
-
-Without tiered storage, it does not exist.
-"""
+"""Requests the first offset pending upload to tiered storage, which does not exist here."""
 
 _TARGETS_SINCE = {
     LATEST_TIMESTAMP: 1,
@@ -417,14 +414,14 @@ ListedPartition = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 @handles("ListOffsets")
 async def list_offsets(request: ListOffsetsRequest, session: Session) -> ListOffsetsResponse:
-    """Return the offsets for timestamps, or the first and the last offsets of logs."""
+    """Return the offsets for timestamps, or the start and end offsets of logs."""
     call = partial(_list_offsets, request, session)
     if not session.is_large and any(
         partition.timestamp >= 0 or partition.timestamp == MAX_TIMESTAMP
         for topic in request.topics
         for partition in topic.partitions
     ):
-        # A lookup by timestamp decodes a batch, which can have a million records.
+        # A lookup by timestamp decodes a batch, which may contain a million records.
         return await session.service.loops.blocking(call)
     return await session.run(call)
 
@@ -477,7 +474,7 @@ def _listed(
         return _unlisted(index, error.code)
     waits = target == LATEST_TIMESTAMP or (listed is None and target >= 0)
     if waits and not nodes.is_settled(log):
-        # A new leader may not know yet up to which offset consumers have read (KIP-207).
+        # A new leader might not know yet how far consumers have read (KIP-207).
         name = "OFFSET_NOT_AVAILABLE"
         if session.version < _NOT_AVAILABLE_FROM:
             name = "LEADER_NOT_AVAILABLE"
@@ -486,7 +483,7 @@ def _listed(
         return _unlisted(index, NONE)
     found = ListedPartition(partition_index=index, timestamp=listed.timestamp, offset=listed.offset)
     if session.version >= _LEADER_EPOCHS_FROM:
-        # The leader epoch begins with the election, so it can have no records yet.
+        # The current leader epoch may not have any records yet.
         is_silent = log.epochs.latest is None and target in _AT_THE_START
         found.leader_epoch = log.leader_epoch if is_silent else listed.leader_epoch
     return found

@@ -1,9 +1,9 @@
-"""Fault rules on the wire: find the requests that match a rule, and refuse them fully or partly.
+"""Fault rules for requests: find the requests that match a rule, and refuse them fully or partly.
 
-In Kafka's protocol, a response has the same arrays as its request, with an error code in each
-element. The functions of this module therefore work for every API. `without` removes the part of a
-request that matches a rule, `refusal_of` builds the error response for that part, and `merged` adds
-it to the response for the remaining part.
+In Kafka's protocol, a response mirrors the arrays of its request, with an error code in each
+element, so these functions work for every API. `without` removes the part of a request that matches
+a rule, `refusal_of` builds the error response for that part, and `merged` adds it to the response
+for the remaining part.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_PARTITION = -1
 
 _TOPIC_NAMES = ("name", "topic")
 _NAMES_ALONE = "topic_names"
-"""The field of DeleteTopics that contains topic names."""
+"""The field of DeleteTopics that contains bare topic names."""
 
 _PARTITION_NAMES = ("partition_index", "partition", "index")
 _UNKNOWN_OFFSETS = ("base_offset", "high_watermark", "low_watermark")
@@ -39,7 +39,7 @@ _NAME_OF_ID = Callable[[str], str | None]
 
 
 def kinds_of(apis: Iterable[str]) -> list[Kind]:
-    """Return one kind of rule for each API."""
+    """Return a rule kind for each API."""
     return [Kind(name, changes=True) for name in apis]
 
 
@@ -55,7 +55,7 @@ class Subject(NamedTuple):
     version : int
         Version of the message.
     name_of_id : callable
-        Returns the name of the topic with an id, or None.
+        Returns the name of the topic with an id, or None if the id is unknown.
     """
 
     topic: str | None
@@ -65,11 +65,11 @@ class Subject(NamedTuple):
 
     @classmethod
     def of(cls, rule: FaultRule, version: int, name_of_id: _NAME_OF_ID) -> Subject:
-        """Return the part to which a rule applies."""
+        """Return the part of a message to which a rule applies."""
         return cls(rule.topic, rule.partition, version, name_of_id)
 
     def includes(self, topic: str, partition: int) -> bool:
-        """Return whether a partition belongs to this part."""
+        """Return whether a partition matches."""
         return self.topic in (None, topic) and self.partition in (None, partition, NO_PARTITION)
 
     # -- fields --------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Subject(NamedTuple):
                 yield field
 
     def topic_of(self, element: object) -> str | None:
-        """Return the name of the topic to which a structure refers, or None."""
+        """Return the name of the topic to which a structure refers, or None if it has none."""
         for attribute in _TOPIC_NAMES:
             name = getattr(element, attribute, None)
             if isinstance(name, str) and name:
@@ -91,7 +91,7 @@ class Subject(NamedTuple):
 
 
 def call_of(head: Head, request: Message, name_of_id: _NAME_OF_ID) -> Call:
-    """Convert a request to the form in which rules are matched."""
+    """Convert a request to a `Call` for matching rules."""
     everything = Subject(None, None, head.version, name_of_id)
     partitions = tuple(dict.fromkeys(_partitions(request, everything, None)))
     group_id = getattr(request, "group_id", None)
@@ -174,7 +174,7 @@ def _has_errors(message: str, struct: str) -> bool:
 def _mirror(
     request: Message, response: Message, code: int, subject: Subject, topic: str | None
 ) -> None:
-    """Fill a response structure from its request. The error is set in the innermost structures."""
+    """Fill a response structure from its request, with the error in the innermost structures."""
     kinds = classes(response.schema.name)
     asked = list(subject.arrays(request))
     is_innermost = True
@@ -207,7 +207,7 @@ def _mirrored(
     subject: Subject,
     topic: str | None,
 ) -> Message | None:
-    """Return the response to an element of a request, or None if the element does not match."""
+    """Return the response to a request element, or None if the element does not match."""
     number = _partition_of(element)
     if topic is not None and number is not None and not subject.includes(topic, number):
         return None
@@ -241,7 +241,7 @@ def _set_error(answer: Message, code: int) -> None:
 def merged(response: Message, refusal: Message, subject: Subject) -> Message:
     """Add the refusal of one part to the response for the rest.
 
-    If the refusal has no parts, it replaces the response.
+    A refusal without parts replaces the response.
     """
     is_in_parts = False
     for field in subject.arrays(refusal):

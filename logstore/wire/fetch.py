@@ -1,6 +1,6 @@
 """The Fetch API: returns batches of several partitions, with or without a fetch session (KIP-227).
 
-Batches are passed on as bytes. This module never decodes their records.
+Batches are passed on as bytes, and their records are never decoded here.
 
 Source: KafkaApis, ReplicaManager, Partition and FetchSession of Kafka 4.3.
 """
@@ -37,10 +37,10 @@ NONE = 0
 _ZSTD_FROM = 10
 
 _FOLLOWERS_FROM = 11
-"""First version in which consumers may read from followers (KIP-392)."""
+"""The first version in which consumers may read from followers (KIP-392)."""
 
 _LEADERS_FROM = 16
-"""First version that names the leader to a client that does not know it (KIP-951)."""
+"""The first version that returns the leader to clients with outdated metadata (KIP-951)."""
 
 _INCONSISTENT = KAFKA_CODES["INCONSISTENT_TOPIC_ID"]
 
@@ -48,7 +48,7 @@ _UNREAD = frozenset(
     KAFKA_CODES[name]
     for name in ("UNKNOWN_TOPIC_ID", "TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PARTITION")
 )
-"""Errors of a partition that do not end the wait for the others."""
+"""Partition errors that do not end the wait for other partitions."""
 
 FetchedPartition = FetchResponse.PartitionData
 
@@ -56,7 +56,7 @@ FetchedPartition = FetchResponse.PartitionData
 class _Found(NamedTuple):
     """The response for all partitions after reading each of them once.
 
-    `waits` is False if the response must be sent at once, even if it is smaller than min_bytes.
+    `waits` is False if the response must be sent immediately, even if it is below min_bytes.
     """
 
     partitions: list[tuple[SessionPartition, FetchedPartition]]
@@ -67,7 +67,7 @@ class _Found(NamedTuple):
 class _FetchedOne(NamedTuple):
     """The response for one partition, and the size of its records.
 
-    `waits` is used as in `_Found`.
+    `waits` has the same meaning as in `_Found`.
     """
 
     partition: FetchedPartition
@@ -77,7 +77,7 @@ class _FetchedOne(NamedTuple):
 
 @handles("Fetch")
 async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
-    """Return batches. Wait up to max_wait_ms until at least min_bytes are available."""
+    """Return batches, after waiting up to max_wait_ms until at least min_bytes are available."""
     service = session.service
     sessions = service.fetch_sessions
     session.is_large |= sessions.size_of(request) > ELEMENTS_IN_LOOP
@@ -86,7 +86,7 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
     deadline = service.loops.loop.time() + max(0, request.max_wait_ms) / 1000
 
     def read(places: Sequence[SessionPartition]) -> tuple[_Stand | None, _Found]:
-        # Get the positions before reading, so that an append in between is noticed.
+        # Get the positions before reading, so that a concurrent append is noticed.
         stand = _Stand.of(places, reading.isolation, service.nodes) if may_wait else None
         return stand, reading.read(places)
 
@@ -101,7 +101,7 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
         return FetchResponse(error_code=KAFKA_CODES[context.error])
     while stand is not None and found.waits and found.size_bytes < request.min_bytes:
         delayed = _DelayedFetch(stand, request.min_bytes - found.size_bytes)
-        # The deadline has passed, so return the records that are available.
+        # After the deadline, return the available records.
         may_wait = await service.purgatory.wait_in(service.loops, [delayed], deadline)
         stand, found = await session.run(partial(read, context.partitions))
     finish = partial(sessions.finish, context, found.partitions)
@@ -134,7 +134,7 @@ def _by_topic(
 
 
 class _LogStand(NamedTuple):
-    """The positions of a log: the end of the part that can be read, and the log end offset."""
+    """The positions of a log: the upper offset for readers, and the end of the log."""
 
     upper_offset: int
     end: LogEnd
@@ -152,8 +152,8 @@ class _Stand:
 
     @classmethod
     def of(cls, places: Iterable[SessionPartition], isolation: Isolation, nodes: Nodes) -> _Stand:
-        """Return the current positions. A log that is requested more than once counts once."""
-        # Read the attribute only once, because another request of the session may replace the log.
+        """Return the current positions. A log that is requested repeatedly counts once."""
+        # Read the attribute only once, because another request of the session may replace it.
         logs = {id(log): log for each in places if (log := each.log) is not None}
         return cls._now(list(logs.values()), isolation, nodes)
 
@@ -171,11 +171,10 @@ class _Stand:
         return cls(logs, isolation, nodes, leaders, ends)
 
     def is_left(self, missing: int) -> bool:
-        """Return whether to read again. This is the case if there are enough new bytes.
+        """Return whether to read again: enough bytes are new, or a log was moved or deleted.
 
-        It is also the case if a log was moved or deleted. A byte above the high watermark or the
-        last stable offset is in the log before it can be read, so bytes are counted as soon as
-        either of them advances.
+        Bytes above the high watermark or last stable offset are appended before they become
+        readable, so any advance of these offsets past such bytes counts.
         """
         now = _Stand._now(self.logs, self.isolation, self.nodes)
         if now.leaders != self.leaders or len(now.ends) != len(self.ends):
@@ -195,7 +194,7 @@ class _Stand:
 
 
 class _DelayedFetch:
-    """A fetch in the purgatory that waits until enough bytes are available."""
+    """A Fetch request in the purgatory that waits until enough bytes are available."""
 
     def __init__(self, stand: _Stand, missing: int) -> None:
         self._stand = stand
@@ -216,7 +215,7 @@ class _DelayedFetch:
 
 
 def _locate(places: Sequence[SessionPartition], session: Session) -> None:
-    """Set the log of each partition, or its error."""
+    """Set the log or the error of each partition."""
     service = session.service
     faults, replica = service.manager.faults, service.nodes.replica
     name = topic_id = None
@@ -245,10 +244,7 @@ def _locate(places: Sequence[SessionPartition], session: Session) -> None:
 
 
 def _topic_error(place: SessionPartition, session: Session) -> int:
-    """Return the error code of a topic.
-
-    Within a session, the topic may have been deleted and created again.
-    """
+    """Return the error code of a topic, which may have been recreated during the session."""
     service = session.service
     if not place.name:
         place.name = service.topic_of_id(place.topic_id) or ""
@@ -278,7 +274,7 @@ class _Reading:
     rack : str or None
         Rack of the consumer, or None if it can only read from leaders.
     only_news : bool
-        Whether to leave out partitions that have not changed since the session reported them.
+        Whether to omit partitions that have not changed since the session reported them.
     """
 
     session: Session
@@ -296,8 +292,7 @@ class _Reading:
 
     def read(self, places: Sequence[SessionPartition]) -> _Found:
         """Read each partition once."""
-        # As in Kafka, partitions that were not read come last in the response, even in a new
-        # session.
+        # As in Kafka, unread partitions come last in the response, even in a new session.
         partitions, unread = [], []
         size = 0
         all_wait, any_read = True, False
@@ -328,7 +323,7 @@ class _Reading:
     def _has_no_news(self, place: SessionPartition) -> bool:
         """Return whether the client has read a partition to its end and knows its state.
 
-        This is the case for most partitions of most requests. No response is built for them.
+        This fast path covers most partitions of most requests. No response is built for them.
         """
         log, asked = place.log, place.asked
         if log is None or asked.last_fetched_epoch >= 0:
@@ -347,8 +342,8 @@ class _Reading:
     def _read_one(self, place: SessionPartition, limit: int, *, at_least_one: bool) -> _FetchedOne:
         partition, log = place.asked, place.log
         if log is None:
-            # As in Kafka, the list is empty if the request is refused before a log is read, and
-            # null otherwise.
+            # As in Kafka, the list of aborted transactions is empty if a request is refused early,
+            # and null after other errors.
             refused = _unread(partition, place.error)
             if place.error in _UNREAD:
                 refused.aborted_transactions = []
@@ -399,14 +394,14 @@ class _Reading:
         )
         is_committed = self.isolation is Isolation.READ_COMMITTED
         upper = found.last_stable_offset if is_committed else found.high_watermark
-        # A read does not cross the end of a segment. If there are records after it, do not wait for
-        # more.
+        # A read ends at the end of a segment. If later segments have readable records, do not wait
+        # for more.
         is_cut = partition.fetch_offset < log.log_end.base_offset < upper
         return _FetchedOne(found, len(data), waits=not is_cut)
 
 
 def _without_records(log: Log, partition: FetchRequest.FetchPartition) -> FetchedPartition:
-    """Return a response that contains the offsets of a log, but no records."""
+    """Return a response with the offsets of a log but without records."""
     return FetchedPartition(
         partition_index=partition.partition,
         high_watermark=log.high_watermark,
@@ -428,7 +423,7 @@ def _unread(partition: FetchRequest.FetchPartition, error_code: int) -> FetchedP
 
 
 def _diverging(log: Log, partition: FetchRequest.FetchPartition) -> FetchedPartition | None:
-    """Return the diverging epoch of a client that has read past the end of an epoch (KIP-595)."""
+    """Return the diverging epoch if a client has read past an epoch's end, or None (KIP-595)."""
     end = log.epochs.end_offset_for(partition.last_fetched_epoch, log.log_end_offset)
     if end.epoch < 0:
         return _unread(partition, KAFKA_CODES["OFFSET_OUT_OF_RANGE"])

@@ -1,8 +1,8 @@
 """Incremental fetch sessions (KIP-227), in which a client does not repeat its partitions.
 
-The first Fetch request of a session contains all partitions. The following requests only contain
-changes, and the responses only contain partitions that have news. The number of sessions is
-limited. A new session may replace one that is idle or smaller.
+The first Fetch request of a session contains all partitions. Later requests only contain changes,
+and responses only contain partitions with news. The number of sessions is limited. A new session
+may evict an idle session or an old, smaller session.
 
 Source: Kafka's FetchSession, with FetchSessionCacheShard.
 """
@@ -32,20 +32,20 @@ _FINAL_EPOCH = -1
 """The epoch in a request without a session."""
 
 _EVICTION_MS = 2 * MINUTE_MS
-"""After this time without a request, a session may be replaced by any other.
+"""After this time without requests, any new session may evict a session.
 
-After this age, it may be replaced by a larger one.
+After this age, a larger new session may evict it.
 """
 
 _SHARDS = 8
-"""Kafka divides the sessions into this number of independent caches, which it uses in turn."""
+"""The number of independent caches among which Kafka distributes sessions in turn."""
 
 _IDS_OF_SHARD = INT32_MAX // _SHARDS
 
 _MAX_PARTITIONS = 250_000
 """Maximum number of partitions in all sessions, which use about 100 MiB. Kafka has no such limit.
 
-A name that is not a valid topic name is not stored in a session, because it may be very long.
+Sessions do not store overlong topic names.
 """
 
 _TOPIC_IDS_FROM = 13
@@ -60,13 +60,13 @@ class SessionPartition:
     Attributes
     ----------
     name : str
-        Topic name. Empty if the topic id is not known yet.
+        Topic name, or "" if the topic id is unknown.
     topic_id : str
     asked : FetchRequest.FetchPartition
     log : Log or None
-        The log of the partition during a request, unless there is an `error`.
+        The log of the partition during a request, or None after an `error`.
     error : int
-        Error code.
+        Error code, or 0 if there is none.
     """
 
     __slots__ = (
@@ -92,7 +92,7 @@ class SessionPartition:
         return high_watermark == self._high_watermark and log_start_offset == self._log_start_offset
 
     def note(self, found: FetchResponse.PartitionData) -> bool:
-        """Store the state that is reported for the partition. Return whether to report it."""
+        """Store a response for the partition. Return whether it contains news to report."""
         has_news = bool(
             found.records
             or found.error_code
@@ -100,14 +100,14 @@ class SessionPartition:
             or found.preferred_read_replica >= 0
             or found.diverging_epoch is not None
         )
-        # The first successful read after an error is reported.
+        # Forget the high watermark after an error, so that the next successful read is reported.
         self._high_watermark = NO_OFFSET if found.error_code else found.high_watermark
         self._log_start_offset = found.log_start_offset
         return has_news
 
 
 class _Session:
-    """The partitions of a session, in the order in which they are read."""
+    """A session and its partitions, in the order in which they are read."""
 
     def __init__(self, session_id: int, uses_ids: bool, now_ms: int) -> None:
         self.id = session_id
@@ -119,7 +119,7 @@ class _Session:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The rank of a session. Sessions of the lowest rank are replaced first."""
+        """The rank of a session. Sessions with the lowest rank are evicted first."""
         return self.size, self.id
 
 
@@ -129,10 +129,10 @@ class Context(NamedTuple):
     Attributes
     ----------
     error : str or None
-        Kafka's name of an error that applies to the whole request.
+        Kafka's error name for the whole request, or None if it is valid.
     partitions : sequence of SessionPartition
     session_id : int
-        The session of these partitions, or 0.
+        The session of these partitions, or 0 if there is none.
     is_new : bool
         Whether a new session is requested.
     """
@@ -146,17 +146,17 @@ class Context(NamedTuple):
 
 
 class FetchSessions:
-    """The fetch sessions of a listener. Thread-safe.
+    """The fetch sessions of a listener. The class is thread-safe.
 
     Parameters
     ----------
     slots : int
-        Maximum number of sessions (`max.incremental.fetch.session.cache.slots`). As in Kafka, it is
-        rounded down to a multiple of eight.
+        Maximum number of sessions (`max.incremental.fetch.session.cache.slots`), rounded down to a
+        multiple of eight as in Kafka.
     lock : context manager
     monotonic_ms : callable
     rng : random.Random
-        Generates the ids of sessions.
+        Generates session ids.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class FetchSessions:
         self._lock = lock
         self._monotonic_ms = monotonic_ms
         self._rng = rng
-        # The sessions, ordered by their last use.
+        # The sessions of each shard, in the order of their last use.
         self._shards: list[dict[int, _Session]] = [{} for _ in range(_SHARDS)]
         self._turn = count()
         self._total_partitions = 0
@@ -183,7 +183,7 @@ class FetchSessions:
         return f"FetchSessions({len(self)}, {self._total_partitions} partitions)"
 
     def size_of(self, request: FetchRequest) -> int:
-        """Return the number of partitions that the session of a request had before the request."""
+        """Return the number of partitions in a request's session, before the request changes it."""
         if request.session_id == NO_SESSION:
             return 0
         session = self._session(request.session_id)
@@ -199,7 +199,7 @@ class FetchSessions:
         Parameters
         ----------
         name_of : callable
-            Returns the name of the topic with an id, or None.
+            Returns the name of the topic with an id, or None if the id is unknown.
         """
         uses_ids = version >= _TOPIC_IDS_FROM
         session_id, epoch = request.session_id, request.session_epoch
@@ -241,7 +241,7 @@ class FetchSessions:
     ) -> tuple[int, list[tuple[SessionPartition, FetchResponse.PartitionData]]] | None:
         """Return the session id and the partitions to include in the response.
 
-        Returns None if the session has been used by another request in the meantime.
+        Return None if another request has used the session in the meantime.
         """
         if context.session_id:
             return self._report(context, found)
@@ -283,7 +283,7 @@ class FetchSessions:
         return self._shards[min(max(0, session_id) // _IDS_OF_SHARD, _SHARDS - 1)]
 
     def _create(self, uses_ids: bool, partitions: Sequence[SessionPartition]) -> int:
-        """Return the id of a new session, or 0 if it would exceed a limit."""
+        """Create a session. Return its id, or 0 if it would exceed a limit."""
         number = next(self._turn) % _SHARDS
         shard = self._shards[number]
         size = len(partitions)
@@ -315,12 +315,15 @@ class FetchSessions:
         session.size = size
 
     def _evict(self, shard: dict[int, _Session], size: int, now_ms: int) -> bool:
-        """Remove a session that is idle, or an old session with fewer than `size` partitions."""
+        """Evict an idle session, or an old session with fewer than `size` partitions.
+
+        Return whether a session was evicted.
+        """
         if not shard:
             return False
         session = next(iter(shard.values()))
         if now_ms - session.used_ms <= _EVICTION_MS:
-            # The sizes after the last request of each session.
+            # The ranks use the sizes after each session's last request.
             old = [each for each in shard.values() if each.used_ms - each.created_ms > _EVICTION_MS]
             session = min(old, key=lambda each: each.rank, default=session)
             if not old or size <= session.size:

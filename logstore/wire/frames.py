@@ -19,7 +19,7 @@ _TAGGED_FIELDS_MAX = 100
 
 
 class NotServed(RequestError):
-    """The frame is not a request, or its API or version is not supported.
+    """The frame is not a request of a supported API and version.
 
     As in Kafka, the connection is closed.
     """
@@ -31,7 +31,7 @@ class Head(NamedTuple):
     Attributes
     ----------
     body_at : int
-        Position of the request's body in the frame, or -1 if the version is not known.
+        Position of the request body in the frame, or -1 if the version is unknown.
     """
 
     api: Api
@@ -66,12 +66,12 @@ def parse_head(frame: Buffer) -> Head:
 
 
 def parse_body(head: Head, frame: Buffer, elements_max: int) -> tuple[Message, int]:
-    """Decode the body of a request. Return it and the total number of its array elements.
+    """Decode the body of a request. Return it and its total number of array elements.
 
     Raises
     ------
     TooManyElementsError
-        There are more than `elements_max` elements. The rest was not decoded.
+        The body has more than `elements_max` elements. The rest was not decoded.
     MessageError
         The body is malformed. As in Kafka, bytes after the end of the body are ignored.
     """
@@ -83,7 +83,7 @@ def parse_body(head: Head, frame: Buffer, elements_max: int) -> tuple[Message, i
 
 
 def response_frame(head: Head, response: Message, version: int | None = None) -> Sequence[Buffer]:
-    """Encode a response as a sequence of buffers. The records in it are not copied.
+    """Encode a response as a sequence of buffers, without copying its records.
 
     Parameters
     ----------

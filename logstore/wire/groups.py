@@ -1,7 +1,7 @@
 """Consumer group APIs: coordinators, members and offsets.
 
-The handlers of JoinGroup and SyncGroup await a future, which is completed by the callback of the
-coordinator. Source: KafkaApis and GroupCoordinator of Kafka 3.9 and 4.3.
+The handlers of JoinGroup and SyncGroup await a future, which the coordinator's callback completes.
+Source: KafkaApis and GroupCoordinator of Kafka 3.9 and 4.3.
 """
 
 from __future__ import annotations
@@ -59,15 +59,12 @@ NOT_ALLOWED = "GROUP_AUTHORIZATION_FAILED"
 
 
 def code_of(error: str | None) -> int:
-    """Return the code of an error, given its name. None has code 0."""
+    """Return the code of a Kafka error name, or 0 for None."""
     return KAFKA_CODES["NONE" if error is None else error]
 
 
 async def await_result(session: Session, ask: Callable[[Callable[[R], object]], object]) -> R:
-    """Await the result that a coordinator passes to its callback.
-
-    Any thread may call the callback.
-    """
+    """Await the result that a coordinator passes to its callback, which any thread may call."""
     loops = session.service.loops
     future: asyncio.Future[R] = loops.loop.create_future()
 
@@ -112,7 +109,7 @@ def find_coordinator(request: FindCoordinatorRequest, session: Session) -> FindC
 
 
 def _coordinator(key: str, key_type: int, session: Session) -> tuple[str | None, int, str, int]:
-    """Return an error or None, and the id, host and port of the coordinator."""
+    """Return an error name or None, and the id, host and port of the coordinator."""
     nobody = -1, "", -1
     if key_type not in _KEY_TYPES:
         return "INVALID_REQUEST", *nobody
@@ -150,7 +147,7 @@ async def join_group(request: JoinGroupRequest, session: Session) -> JoinGroupRe
         request.protocol_type,
         tuple((each.name, bytes(each.metadata)) for each in request.protocols),
         request.session_timeout_ms,
-        # Version 0 has no rebalance timeout. It uses the session timeout instead.
+        # Version 0 has no rebalance timeout and uses the session timeout.
         request.rebalance_timeout_ms if session.version else request.session_timeout_ms,
         request.member_id,
         request.group_instance_id,
@@ -191,7 +188,7 @@ def _joined(result: JoinResult, version: int) -> JoinGroupResponse:
 
 @handles("SyncGroup")
 async def sync_group(request: SyncGroupRequest, session: Session) -> SyncGroupResponse:
-    """Return the assignment of a member. Respond when the leader has sent all assignments."""
+    """Return the assignment of a member. Respond when the group leader has sent assignments."""
     service = session.service
     requires_protocol = session.version >= _REQUIRES_PROTOCOL_FROM
     if not session.allows("read", "group", request.group_id):
@@ -222,7 +219,7 @@ async def sync_group(request: SyncGroupRequest, session: Session) -> SyncGroupRe
 
 @handles("Heartbeat")
 def heartbeat(request: HeartbeatRequest, session: Session) -> HeartbeatResponse:
-    """Handle the heartbeat of a member. The error code asks it to rejoin if necessary."""
+    """Handle a member's heartbeat. The error code asks the member to rejoin if necessary."""
     error: str | None = NOT_ALLOWED
     if session.allows("read", "group", request.group_id):
         error = session.service.groups.heartbeat(
@@ -268,7 +265,7 @@ def leave_group(request: LeaveGroupRequest, session: Session) -> LeaveGroupRespo
 def allowed_offsets(
     topics: Iterable[Any], session: Session, errors: dict[TopicPartition, str | None]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets that may be committed. Add an error to `errors` for each of the others.
+    """Return the offsets that may be committed. Add the errors of all others to `errors`.
 
     Parameters
     ----------
@@ -320,7 +317,7 @@ def errors_by_topic(
     Parameters
     ----------
     of_topic, of_partition : type
-        The structures of a topic and of a partition in the response.
+        The response structures for topics and partitions.
     """
     return [
         of_topic(
@@ -342,7 +339,7 @@ _TOPIC_IDS_FROM = 10
 
 @handles("OffsetCommit")
 def offset_commit(request: OffsetCommitRequest, session: Session) -> OffsetCommitResponse:
-    """Commit offsets of a group."""
+    """Commit a group's offsets."""
     errors: dict[TopicPartition, str | None] = {}
     if session.allows("read", "group", request.group_id):
         topics: list[Any] = request.topics
@@ -373,7 +370,7 @@ def offset_commit(request: OffsetCommitRequest, session: Session) -> OffsetCommi
 
 
 def _topics_of_ids(topics: Iterable[Any], session: Session) -> tuple[list[Any], list[Any]]:
-    """Look up the names of topics that are given by id. Return the known and the unknown topics."""
+    """Set the names of topics that are given by id. Return the known and the unknown topics."""
     known: list[Any] = []
     unknown: list[Any] = []
     for topic in topics:
@@ -415,7 +412,7 @@ def offset_fetch(request: OffsetFetchRequest, session: Session) -> OffsetFetchRe
 def _fetched_group(
     group: OffsetFetchRequest.OffsetFetchRequestGroup, session: Session, *, require_stable: bool
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    """Return the committed offsets of one group in a request for several groups (KIP-709)."""
+    """Return the committed offsets of one group of a batched request (KIP-709)."""
     of_topic = OffsetFetchResponse.OffsetFetchResponseTopics
     of_partition = OffsetFetchResponse.OffsetFetchResponsePartitions
     uses_ids = session.version >= _TOPIC_IDS_FROM
@@ -450,14 +447,14 @@ def _fetched(
     *,
     require_stable: bool,
 ) -> tuple[dict[TopicPartition, FetchedOffset], str | None]:
-    """Return the committed offsets of a group, or an error.
+    """Return the committed offsets of a group, and an error name or None.
 
-    If the request names no topics, all topics that the client may describe are returned.
+    If `topics` is None, return all topics that the client may describe.
 
     Parameters
     ----------
     member : (str or None, int), optional
-        Id and epoch of the member that sent the request, if it contains them.
+        The member id and member epoch in the request, if the version has them.
     """
     if not session.allows("describe", "group", group_id):
         return {}, NOT_ALLOWED
@@ -509,7 +506,7 @@ def _by_topic(
 
 @handles("OffsetDelete")
 def offset_delete(request: OffsetDeleteRequest, session: Session) -> OffsetDeleteResponse:
-    """Delete offsets of a group."""
+    """Delete a group's committed offsets."""
     group_id = request.group_id
     if not session.allows("delete", "group", group_id):
         return OffsetDeleteResponse(error_code=code_of(NOT_ALLOWED))
@@ -615,7 +612,7 @@ def list_groups(request: ListGroupsRequest, session: Session) -> ListGroupsRespo
 
 @handles("DeleteGroups")
 def delete_groups(request: DeleteGroupsRequest, session: Session) -> DeleteGroupsResponse:
-    """Delete groups that have no members."""
+    """Delete empty groups."""
     names = list(dict.fromkeys(request.groups_names))
     allowed = [name for name in names if session.allows("delete", "group", name)]
     errors = session.service.groups.delete(allowed)

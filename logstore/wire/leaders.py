@@ -1,6 +1,6 @@
-"""Present leaders in responses to clients with outdated metadata (KIP-951).
+"""Current leaders in responses to clients with outdated metadata (KIP-951).
 
-The client can send its next request to that broker without requesting metadata first.
+The client can send its next request to the current leader without requesting metadata first.
 Source: KafkaApis of Kafka 4.3.
 """
 
@@ -25,12 +25,12 @@ def name_leaders(
     partitions: Iterable[tuple[TopicPartition, Any]],
     session: Session,
 ) -> None:
-    """Add the leaders of refused partitions, and the addresses of those that are running.
+    """Add the leaders of refused partitions, and the addresses of running leaders.
 
     Parameters
     ----------
     partitions : iterable of (TopicPartition, structure)
-        All partitions of the response. Only those with NOT_LEADER_OR_FOLLOWER or
+        All partitions of the response. Only partitions with NOT_LEADER_OR_FOLLOWER or
         FENCED_LEADER_EPOCH are changed.
     """
     refused = [(tp, found) for tp, found in partitions if found.error_code in _OUTDATED]

@@ -11,41 +11,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a listener, of its connections and of their requests.
+    """The limits of a listener, its connections and their requests.
 
-    The defaults are the values of the broker settings named below.
+    The defaults are the defaults of the broker settings in parentheses.
 
     Attributes
     ----------
     frame_bytes : int
-        Maximum size of a request (`socket.request.max.bytes`). If a client sends a larger one, its
-        connection is closed before any of the request is buffered.
+        Maximum size of a request (`socket.request.max.bytes`). A larger request closes its
+        connection before it is buffered.
     frame_bytes_before_authentication : int
         Maximum size of a request before authentication (`sasl.server.max.receive.size`).
     queued_bytes : int
         Maximum size of all requests in memory (`queued.max.request.bytes`). A request counts from
         its first byte until its response is sent. 0 or less means no limit. See `RequestPool`.
     frame_ms : int
-        While the request pool is full, a request must arrive completely within this time. Otherwise
-        its connection is closed, so that incomplete requests cannot fill the pool.
+        Time within which a request must arrive completely while the request pool is full. A slower
+        request closes its connection, so that incomplete requests cannot fill the pool.
     connections : int
         Maximum number of connections (`max.connections`). Further connections are closed
         immediately.
     connections_per_address : int
         Maximum number of connections from one address (`max.connections.per.ip`).
     idle_ms : int
-        Time without traffic after which a connection is closed (`connections.max.idle.ms`). This
-        also closes the connection of a client that does not read its responses. A negative value
-        means no limit.
+        Time without traffic after which a connection is closed (`connections.max.idle.ms`). Clients
+        that do not read their responses are also disconnected. A negative value means no limit.
     in_flight : int
-        Maximum number of queued requests of a connection. At this number, its socket is not read.
+        Maximum number of queued requests per connection, at which its socket is no longer read.
     fetch_bytes : int
         Maximum size of the records in a Fetch response (`fetch.max.bytes`).
     fetch_sessions : int
         Maximum number of fetch sessions (`max.incremental.fetch.session.cache.slots`).
     entries : int
-        Maximum total number of array elements in a request (`logstore.request.max.entries`). If a
-        client sends more, its connection is closed.
+        Maximum total number of array elements in a request (`logstore.request.max.entries`). A
+        larger request closes its connection.
     partitions : int
         Maximum number of partitions that a request may create (Kafka's MAX_PARTITIONS_PER_BATCH).
     remembered_requests, remembered_bytes : int
@@ -69,7 +68,7 @@ class Limits:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
-        """Return the limits that follow from the settings of a broker."""
+        """Return the limits according to the settings of a broker."""
         return cls(
             frame_bytes=config.socket_request_max_bytes,
             frame_bytes_before_authentication=config.sasl_server_max_receive_size,

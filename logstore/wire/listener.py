@@ -1,4 +1,4 @@
-"""A listener, which serves Kafka's wire protocol at an address. It has its own thread."""
+"""A listener, which serves Kafka's wire protocol at an address in a separate thread."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 512
 _ANY = ("", "0.0.0.0", "::")
-"""The hosts that mean all addresses of the machine."""
+"""Wildcard hosts, which mean all addresses of the machine."""
 
 
 class ReceivedRequest(NamedTuple):
-    """A request as it was received by the listener.
+    """A request that the listener has received.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Listener:
         settings: ListenerSettings | None = None,
     ) -> None:
         settings = settings or ListenerSettings()
-        # Check everything that can fail before anything is opened.
+        # Everything that can fail comes before the event loop is started.
         _ = broker.manager.identity  # read it now, because every client requests it
         tls, ca_pem = settings.tls, None
         if tls == "generate":
@@ -150,7 +150,7 @@ class Listener:
     @property
     @lasting
     def address(self) -> tuple[str, int]:
-        """The host and port that are advertised to clients that are connected to another broker."""
+        """The host and port that other brokers advertise to their clients."""
         host = self._host
         if host in _ANY:
             host = "::1" if host == "::" else "127.0.0.1"
@@ -174,20 +174,17 @@ class Listener:
     @property
     @lasting
     def requests(self) -> list[ReceivedRequest]:
-        """The latest requests, oldest first. The limits restrict their number and size."""
+        """The latest requests, oldest first, up to the limits on number and size."""
         return list(self._requests)
 
     @property
     def service(self) -> Service:
-        """The state that is shared by all connections."""
+        """The state shared by all connections."""
         return self._service
 
     @property
     def faults(self) -> Faults:
-        """The active fault rules in the order of their creation.
-
-        Use `clear()` to remove them all.
-        """
+        """The active fault rules in order of creation. `clear()` removes all of them."""
         return self._service.faults
 
     def fail(
@@ -200,7 +197,7 @@ class Listener:
     ) -> FaultRule:
         """Return errors for requests, delay them, or close their connections.
 
-        A rule for a topic or a partition only affects that part of a request. The other parts are
+        A rule for a topic or a partition only affects that part of a request. All other parts are
         handled normally.
 
         Parameters
@@ -208,10 +205,9 @@ class Listener:
         api : str
             Name of the API, such as `Produce`.
         error : str, int or exception class, optional
-            Kafka's name or code of an error, or an exception class of `logstore.errors` or
-            kafka-python.
+            A Kafka error name or code, or an exception class of `logstore.errors` or kafka-python.
         delay : timedelta or ms, optional
-            Time in real time to wait before the request is handled.
+            How long to wait, in real time, before handling the request.
         drop : bool
             Close the connection instead of sending a response.
         nth, times, topic, partition, when
@@ -222,7 +218,8 @@ class Listener:
         Returns
         -------
         FaultRule
-            It is active until `remove` is called, its `with` block ends, or the listener is closed.
+            The rule is active until `remove` is called, its `with` block ends, or the listener is
+            closed.
 
         Raises
         ------
@@ -234,7 +231,7 @@ class Listener:
         return self._service.faults.add(api, error=CUT if drop else error, **options)
 
     def close(self) -> None:
-        """Close the socket and all connections immediately. It can be called more than once."""
+        """Close the socket and all connections immediately. Repeated calls have no effect."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -273,8 +270,8 @@ class Listener:
         self._server.close()
         for connection in list(self._connections):
             connection.abort()
-        # Their tasks and subscriptions end in the next iterations of the loop. The task of a large
-        # request ends when its worker thread is done.
+        # The connections' tasks and subscriptions end in the next iterations of the loop. The task
+        # of a large request ends when its worker thread is done.
         while self._connections:
             await asyncio.sleep(0)
         if self._tasks:
@@ -307,10 +304,7 @@ class Listener:
         )
 
     def _refuse(self, host: str, reason: str) -> None:
-        """Log the first refused connection of each sweep.
-
-        `_sweep` logs the number of the others.
-        """
+        """Log the first refused connection of each sweep. `_sweep` logs the number of the rest."""
         if not self._refused:
             logger.warning("a connection from %s is refused: %s", host, reason)
         self._refused += 1
@@ -318,7 +312,7 @@ class Listener:
     def _forget(self, connection: Connection) -> None:
         """Stop counting a closed connection."""
         if connection not in self._connections:
-            return  # the connection had been refused
+            return  # the connection was refused
         self._connections.remove(connection)
         host = connection.client_host
         self._per_address[host] -= 1
@@ -353,7 +347,7 @@ class Listener:
             self._requests_bytes -= self._requests.popleft().size_bytes
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close connections that are idle, or whose request has been incomplete for too long."""
+        """Close idle connections, and connections that stall while the request pool is full."""
         limits = self._service.limits
         now = loop.time()
         if limits.idle_ms >= 0:

@@ -1,8 +1,8 @@
 """The metadata of a cluster as reported by one of its brokers: members, leaders and replicas.
 
-`Nodes` is for a single broker, which is the controller and the leader of all partitions. In a
-`Cluster`, it is replaced by `cluster.wire.ClusterNode`. Everything that differs between a single
-broker and a cluster is here, including the access to the logs that the broker leads.
+`Nodes` represents a single broker, which is the controller and leads all partitions;
+`cluster.wire.ClusterNode` represents a broker of a `Cluster`. They contain everything that differs
+between a single broker and a cluster, including access to the logs that the broker leads.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class PartitionView(NamedTuple):
     leader : int
         Broker id of the leader, or -1 if there is none.
     offline : sequence of int
-        The replicas that are offline.
+        The offline replicas.
     error : LogStoreError or None
-        The reason why no leader is available.
+        Why the partition is unavailable, or None if it is available.
     adding, removing : sequence of int
         The replicas that a reassignment adds and removes.
     """
@@ -61,20 +61,20 @@ class PartitionView(NamedTuple):
 
 
 class DelayedAppend(DelayedOperation, Protocol):
-    """An append that waits for the in-sync replicas."""
+    """An append awaiting replication."""
 
     error: LogStoreError | None
 
 
 class DelayedDeletion(DelayedOperation, Protocol):
-    """A DeleteRecords operation that waits for the replicas."""
+    """A DeleteRecords operation awaiting replication."""
 
     low_watermark: int
     error: LogStoreError | None
 
 
 class DoneDeletion:
-    """A DeleteRecords operation that is complete."""
+    """A completed DeleteRecords operation."""
 
     error: LogStoreError | None = None
 
@@ -96,7 +96,7 @@ class Nodes:
     Parameters
     ----------
     manager : LogManager
-        The log manager of the broker.
+        The broker's log manager.
 
     Attributes
     ----------
@@ -121,18 +121,18 @@ class Nodes:
         return self.node_id
 
     def addresses(self, own: Address) -> dict[int, Address]:
-        """Return the addresses of all running brokers, given the address of this one."""
+        """Return the addresses of all running brokers, given the address of this broker."""
         return {self.node_id: own}
 
     def rack(self, node_id: int) -> str | None:
-        """Return the rack of a broker, or None."""
+        """Return the rack of a broker, or None if it has none."""
         return self.manager.broker_config.broker_rack or None
 
     # -- topics --------------------------------------------------------------------------
 
     @property
     def changes(self) -> int:
-        """The number of changes of topics so far. As long as it is the same, so is `topics`."""
+        """The number of topic changes so far. `topics` is unchanged while this number is."""
         return self.manager.catalog.changes
 
     def topics(self) -> list[Topic]:
@@ -140,11 +140,11 @@ class Nodes:
         return self.manager.catalog.topics()
 
     def configured_groups(self) -> list[str]:
-        """Return the ids of the groups that have their own configurations."""
+        """Return the ids of the groups that have configs."""
         return sorted(self.manager.catalog.store.groups)
 
     def topic(self, name: str) -> Topic:
-        """Return a topic with all its partitions.
+        """Return a topic and its partitions.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class Nodes:
         return self.manager.catalog.topic(name)
 
     def overrides(self, name: str) -> Mapping[str, str]:
-        """Return the config overrides of a topic, including temporary overrides of a command."""
+        """Return a topic's config overrides, including temporary overrides of a command."""
         return self.manager.catalog.overrides(name)
 
     def create_topic(
@@ -164,7 +164,7 @@ class Nodes:
         replication_factor: int,
         assignment: Sequence[Sequence[int]] | None = None,
     ) -> Topic:
-        """Create a topic. `assignment` lists the replica broker ids of each partition.
+        """Create a topic. `assignment` contains the broker ids of each partition's replicas.
 
         Raises
         ------
@@ -175,9 +175,9 @@ class Nodes:
     def create_partitions(
         self, name: str, total: int, assignment: Sequence[Sequence[int]] | None
     ) -> None:
-        """Add partitions to a topic up to `total`.
+        """Increase a topic's number of partitions to `total`.
 
-        `assignment` lists the replica broker ids of the new partitions.
+        `assignment` contains the broker ids of each new partition's replicas.
         """
         self.manager.topics.create_partitions(name, total)
 
@@ -186,41 +186,41 @@ class Nodes:
         self.manager.topics.delete(name)
 
     def alter_topic(self, name: str, configs: Mapping[str, object], unset: Iterable[str]) -> None:
-        """Change the config overrides of a topic."""
+        """Change a topic's config overrides."""
         self.manager.topics.alter(name, configs, unset)
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:
-        """Return the configurations that are set for a group."""
+        """Return the configs that are set for a group."""
         return self.manager.catalog.store.groups.get(group_id, {})
 
     def alter_group(
         self, group_id: str, configs: Mapping[str, object], unset: Iterable[str]
     ) -> None:
-        """Change the configurations of a group."""
+        """Change a group's configs."""
         self.manager.topics.alter_group(group_id, configs, unset)
 
     def reconfigure(self, changes: Mapping[str, object], layer: Layer) -> None:
-        """Change dynamic settings of this broker, or of all brokers."""
+        """Change the dynamic settings of this broker or of all brokers."""
         self.manager.topics.reconfigure(changes, layer)
 
     # -- replicas ------------------------------------------------------------------------
 
     @property
     def running(self) -> Collection[int]:
-        """The ids of the running brokers. They can get new replicas."""
+        """The ids of the running brokers, which can host new replicas."""
         return (self.node_id,)
 
     @property
     def registered(self) -> Collection[int]:
-        """The ids of all brokers, including stopped ones."""
+        """The ids of all brokers, including stopped brokers."""
         return self.running
 
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, LogStoreError]:
-        """Start moving partitions to other replicas, or cancel (None); return the errors.
+        """Start or cancel (None) partition reassignments. Return the errors.
 
-        They are `NoReassignmentInProgressError` and `InvalidReplicaAssignmentError`.
+        The errors are `NoReassignmentInProgressError` and `InvalidReplicaAssignmentError`.
         """
         return {
             tp: NoReassignmentInProgressError(f"{tp} is not being reassigned")
@@ -230,11 +230,11 @@ class Nodes:
 
     @property
     def default_replication_factor(self) -> int:
-        """The replication factor of topics that are created without one."""
+        """The replication factor of topics that are created without an explicit factor."""
         return 1
 
     def check_replication_factor(self, factor: int) -> None:
-        """Raise InvalidReplicationFactorError if there are not enough running brokers."""
+        """Raise `InvalidReplicationFactorError` if too few brokers are running."""
         count = len(self.running)
         if factor > count:
             raise InvalidReplicationFactorError(
@@ -260,7 +260,7 @@ class Nodes:
     ) -> Log:
         """Return the log of a partition that this broker leads.
 
-        Raises like `replica` and `check`.
+        Raises the errors of `replica` and `check`.
         """
         log = self.replica(topic_partition)
         self.check(log, current_leader_epoch)
@@ -288,15 +288,15 @@ class Nodes:
         Raises
         ------
         FencedLeaderEpochError, UnknownLeaderEpochError
-            The epoch of the client is older, or newer, than the epoch of this broker.
+            The client's epoch is older or newer than the epoch of this broker.
         NotLeaderForPartitionError
-            Another broker is the leader.
+            A different broker is the leader.
         """
         if current_leader_epoch != NO_PARTITION_LEADER_EPOCH:
             check_epoch(log.topic_partition, log.leader_epoch, current_leader_epoch)
 
     def check_readable(self, log: Log, current_leader_epoch: int) -> None:
-        """Check that consumers may read from this replica. It need not be the leader (KIP-392).
+        """Check that consumers may read from this replica, which may be a follower (KIP-392).
 
         Raises
         ------
@@ -305,7 +305,7 @@ class Nodes:
         self.check(log, current_leader_epoch)
 
     def preferred_replica(self, log: Log, offset: int, rack: str) -> int:
-        """Return the broker from which a consumer in a rack should read, or -1 for this broker."""
+        """Return the preferred read replica for a consumer's rack, or -1 for this broker."""
         return NO_LEADER
 
     def is_settled(self, log: Log) -> bool:
@@ -313,24 +313,24 @@ class Nodes:
         return True
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
-        """Return the leader's id and the leader epoch. They are compared to detect changes."""
+        """Return the leader's id and the leader epoch, which callers compare to detect changes."""
         return self.node_id, 0
 
     def elect(self, topic_partition: TopicPartition, *, unclean: bool) -> bool:
         """Elect the preferred replica, or any live replica if the election is unclean.
 
-        Returns whether the leader has changed.
+        Return whether the leader has changed.
 
         Raises
         ------
         LogStoreError
-            The partition does not exist, or none of its replicas can become the leader.
+            The partition does not exist, or no replica can become the leader.
         """
         self.log(topic_partition)
         return False
 
     def check_append(self, topic_partition: TopicPartition) -> object:
-        """Check `min.insync.replicas` before an append with acks=all; return the leader's role.
+        """Check `min.insync.replicas` before an append with acks=all. Return the leader's role.
 
         Raises
         ------
@@ -341,12 +341,12 @@ class Nodes:
     def delayed_append(
         self, topic_partition: TopicPartition, last_offset: int, role: object
     ) -> DelayedAppend | None:
-        """Return an operation that waits until all in-sync replicas have an offset, or None.
+        """Return an operation that waits until an offset is replicated, or None if it is.
 
         Parameters
         ----------
         role : object
-            Result of `check_append` before the append.
+            The result of `check_append` before the append.
         """
         return None
 
@@ -359,7 +359,7 @@ class Nodes:
 
 
 def check_epoch(topic_partition: TopicPartition, known: int, asked: int) -> None:
-    """Check that the leader epoch of a client is current, or -1 (KIP-320)."""
+    """Check that a client's leader epoch is current, or -1 to skip the check (KIP-320)."""
     if asked in (NO_PARTITION_LEADER_EPOCH, known):
         return
     text = f"{topic_partition} has leader epoch {known}, the request has {asked}"

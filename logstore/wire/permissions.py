@@ -1,4 +1,4 @@
-"""The operations and resource types that an API requires permissions for.
+"""The permissions that each API checks: operations on resource types.
 
 A handler that checks any other permission fails an assertion. docs/WIRE.md contains this table.
 
@@ -16,7 +16,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "Produce": (("write", "transactional_id"), ("write", "topic")),
     "Fetch": (("read", "topic"),),
     "ListOffsets": (("describe", "topic"),),
-    # Topics without DESCRIBE are left out. Automatic creation needs CREATE.
+    # Topics without DESCRIBE are omitted. Automatic creation needs CREATE.
     "Metadata": (
         ("describe", "topic"),
         ("create", "cluster"),
@@ -32,7 +32,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "LeaveGroup": (("read", "group"),),
     "SyncGroup": (("read", "group"),),
     "DescribeGroups": (("describe", "group"),),
-    # With DESCRIBE on the cluster, all groups are listed. Otherwise, DESCRIBE is checked for each
+    # With DESCRIBE on the cluster, all groups are listed. Without it, DESCRIBE is checked for each
     # group.
     "ListGroups": (("describe", "cluster"), ("describe", "group")),
     "SaslHandshake": (),
@@ -48,7 +48,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
         ("write", "topic"),
     ),
     "OffsetForLeaderEpoch": (("describe", "topic"),),
-    # Since version 4, only CLUSTER_ACTION is needed, because these versions are sent by brokers.
+    # Since version 4, only CLUSTER_ACTION is needed, because brokers send these versions.
     "AddPartitionsToTxn": (
         ("write", "transactional_id"),
         ("write", "topic"),

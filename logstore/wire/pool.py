@@ -1,8 +1,8 @@
-"""A limit for the memory that the requests of a listener use.
+"""A limit for the memory used by the requests of a listener.
 
-Kafka reserves the full size of a request when it has received the size (KIP-72,
-`queued.max.request.bytes`). This pool counts the bytes that have actually been received, so a
-client cannot reserve 100 MiB by sending only a size.
+Kafka reserves the full size of a request when it has received the size field (KIP-72,
+`queued.max.request.bytes`). This pool counts the bytes actually received, so a client cannot
+reserve 100 MiB by sending only a size.
 """
 
 from __future__ import annotations
@@ -14,38 +14,32 @@ from typing import Protocol
 logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
-"""The limit for bytes that arrive before reading pauses.
-
-One read from a socket never returns that much.
-"""
+"""Allowance for bytes that arrive before reading pauses. A socket read never returns that much."""
 
 _HARMLESS_BYTES = 64 << 10
-"""A request that uses up to this much memory is never closed as stalled."""
+"""Connections whose complete requests use at most this much memory are never closed as stalled."""
 
 
 class Reader(Protocol):
-    """The interface of a connection that is used by the pool."""
+    """A connection as used by the pool."""
 
     @property
     def missing_bytes(self) -> int:
-        """Number of bytes that are still missing from a partly received request.
-
-        0 between requests.
-        """
+        """The number of bytes missing from a partially received request, or 0 between requests."""
 
     @property
     def held_bytes(self) -> int:
-        """Number of bytes that the requests of the connection occupy in memory."""
+        """The memory used by the requests of the connection, in bytes."""
 
     @property
     def held_since(self) -> float:
-        """Time when the oldest request in memory started to arrive, or to be handled."""
+        """When the oldest request in memory began to be handled or, if incomplete, to arrive."""
 
     def hold(self) -> None:
-        """Stop reading the socket."""
+        """Stop reading from the socket."""
 
     def let_go(self) -> None:
-        """Resume reading the socket."""
+        """Resume reading from the socket."""
 
     def abort(self) -> None:
         """Close the connection immediately."""
@@ -54,18 +48,18 @@ class Reader(Protocol):
 class RequestPool:
     """Counts the bytes of all requests to a listener, from their arrival to their response.
 
-    If the limit is reached, connections do not read new requests. Requests that have been received
-    partly are completed, oldest first, as far as they fit into an additional allowance. The others
-    have to wait. Reading is resumed when enough responses have been sent.
+    When the limit is reached, connections stop reading new requests. Partially received requests
+    are completed, oldest first, as far as they fit into an additional allowance. Reading resumes
+    when enough responses have been sent.
 
-    All methods must be called in the thread of the event loop.
+    The caller must call all methods in the event loop's thread.
 
     Parameters
     ----------
     limit_bytes : int
         0 or less means no limit. A limit below `largest_bytes` is raised to that size.
     largest_bytes : int
-        Size of the largest request. The allowance has this size too, so that the oldest request can
+        Size of the largest possible request, and of the allowance, so that the oldest request can
         always be completed.
     readers : collection of Reader
         A live view of all connections.
@@ -86,7 +80,7 @@ class RequestPool:
         return f"RequestPool({self.used_bytes} of {self._limit_bytes} bytes)"
 
     def take(self, size_bytes: int) -> None:
-        """Count bytes that have been received."""
+        """Count received bytes."""
         self.used_bytes += size_bytes
         if self.used_bytes >= self._limit_bytes > 0 and not self.is_full:
             self.is_full = True
@@ -124,7 +118,7 @@ class RequestPool:
             reader.hold()
 
     def begin(self, reader: Reader) -> None:
-        """Record that a part of a request has arrived."""
+        """Record that part of a request has arrived."""
         self._started[reader] = None
         if self.is_full:
             self._admit()
@@ -148,9 +142,8 @@ class RequestPool:
     def close_stalled(self, before: float) -> None:
         """If the pool is full, close connections that have used memory since before a given time.
 
-        These are connections with an incomplete request, or with requests that use much memory
-        while they wait, possibly for other clients. The oldest ones are closed first, until the
-        pool is no longer full.
+        This affects connections with an incomplete request, and connections whose requests use much
+        memory while they wait. The oldest are closed first, until the pool is no longer full.
         """
         if not self.is_full:
             self._is_reported = False

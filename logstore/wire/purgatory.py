@@ -1,9 +1,9 @@
 """The purgatory, in which operations wait for a condition or a timeout.
 
-For example, a fetch waits for bytes, an append waits for the replicas, and a deletion waits until
-no replica has the records. Each operation has a condition (`is_done`) and signals when the
-condition should be checked again. The thread that makes a change only wakes up the waiting thread,
-which then checks the condition itself. This needs no polling, and no lock is held during the check.
+For example, a fetch waits for bytes, an append for its replication, and a deletion until no replica
+has the records. Each operation has a condition (`is_done`) and signals when it should be checked
+again. The thread that makes a change only wakes up the waiting thread, which checks the condition
+itself. There is no polling, and no lock is held during the check.
 
 Source: Kafka's DelayedOperationPurgatory and DelayedOperation.
 """
@@ -27,20 +27,20 @@ class DelayedOperation(Protocol):
     def is_done(self) -> bool:
         """Return whether the operation is complete. If it is, store its result.
 
-        This is called by the waiting thread without any locks. It must not block.
+        The waiting thread calls this method without holding a lock. It must not block.
         """
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
         """Call the listener when `is_done` may have changed.
 
-        The listener may be called by any thread, which may hold locks.
+        Any thread may call the listener, possibly while holding locks.
         """
 
 
 class Purgatory:
-    """The operations of a broker or a cluster that are waiting. Thread-safe.
+    """The waiting operations of a broker or a cluster. The class is thread-safe.
 
-    In virtual time, waiting advances the clock.
+    With a virtual clock, waiting advances the clock.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Purgatory:
         *,
         timeout_ms: int | None = None,
     ) -> bool:
-        """Wait until all operations are complete. Meanwhile, the tasks of the scheduler run.
+        """Wait until all operations are complete, while the scheduler's tasks run.
 
         Returns
         -------
@@ -83,8 +83,7 @@ class Purgatory:
         Parameters
         ----------
         deadline : float
-            In the time of the event loop. This is real time, even if the broker has a virtual
-            clock.
+            By the event loop's clock, which is real time even if the broker has a virtual clock.
 
         Returns
         -------
@@ -114,7 +113,7 @@ class Purgatory:
 
 
 def _all_done(operations: Sequence[DelayedOperation]) -> Callable[[], bool]:
-    """Return a function that checks all operations. A complete one is not checked again."""
+    """Return a function that checks all operations, but completed operations only once."""
     left = list(operations)
 
     def are_done() -> bool:
@@ -125,7 +124,7 @@ def _all_done(operations: Sequence[DelayedOperation]) -> Callable[[], bool]:
 
 
 class _Event:
-    """An event that any thread can set. Setting it repeatedly wakes up the event loop only once."""
+    """An event that any thread can set. Repeated sets wake up the event loop only once."""
 
     def __init__(self, loops: LoopThread) -> None:
         self._loops = loops
@@ -152,7 +151,7 @@ class _Event:
         self._sleeper = loop.create_future()
         timer = loop.call_at(deadline, self._finish, False)
         try:
-            # If the event is already set, the event loop ends this wait immediately.
+            # If the event is already set, the event loop ends the wait immediately.
             if not await self._sleeper:
                 return False
         finally:

@@ -1,8 +1,7 @@
 """APIs for the controller and the cluster as a whole.
 
 The set of brokers in a cluster is fixed. The controller is a single object without a metadata log.
-It is reported as a quorum with one voter, and the number of its changes as the end offset of its
-log.
+It is reported as a quorum with one voter, whose log end offset is the number of changes.
 
 Source: KafkaApis, QuorumController and FeatureControlManager of Kafka 4.3.
 """
@@ -50,10 +49,10 @@ def describe_quorum(request: DescribeQuorumRequest, session: Session) -> Describ
         (topic.topic_name, [each.partition_index for each in topic.partitions])
         for topic in request.topics
     ]
-    # As in Kafka, a request that also contains other partitions is refused for all of them.
+    # As in Kafka, all partitions are refused if the request contains any other partition.
     is_known = asked == [(_METADATA_TOPIC, [0])]
     nodes = session.service.nodes
-    controller = nodes.controller_id  # read once: it may stop meanwhile
+    controller = nodes.controller_id  # read once, because it may change
     response.topics = [
         DescribeQuorumResponse.TopicData(
             topic_name=name,
@@ -139,7 +138,7 @@ def update_features(request: UpdateFeaturesRequest, session: Session) -> UpdateF
 
 
 def _why_not(name: str, level: int, kind: int, session: Session) -> str | None:
-    """Return why a feature cannot be set to a level, or None if it already has that level."""
+    """Return why a feature cannot be set to a level, or None if that is its current level."""
     present = features_of(session.service.versions).get(name)
     controller = f"Local controller {session.service.nodes.controller_id}"
     if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
@@ -190,7 +189,7 @@ _TYPES_OF_RESOURCES_FROM = 1
 def list_config_resources(
     request: ListConfigResourcesRequest, session: Session
 ) -> ListConfigResourcesResponse:
-    """Return the resources that can be configured. Version 0 only lists client metrics."""
+    """Return the configurable resources. Version 0 only lists client metrics."""
     response = ListConfigResourcesResponse()
     if not session.allows("describe_configs", "cluster"):
         response.error_code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]

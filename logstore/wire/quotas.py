@@ -1,4 +1,4 @@
-"""Client quotas. They are stored and described, but not enforced."""
+"""Client quotas, which are stored and described but not enforced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OF_CLIENTS: Mapping[str, float] = {
     "controller_mutation_rate": math.inf,
 }
 _OF_ADDRESSES: Mapping[str, float] = {"connection_creation_rate": INT32_MAX}
-"""The quotas and their largest values. If the value is infinity, fractions are allowed."""
+"""The quotas and their maximum values. Quotas without a maximum may be fractions."""
 
 
 _Key = frozenset[tuple[str, str | None]]
@@ -47,7 +47,7 @@ _Key = frozenset[tuple[str, str | None]]
 def alter_client_quotas(
     request: AlterClientQuotasRequest, session: Session
 ) -> AlterClientQuotasResponse:
-    """Change client quotas. They are stored but not enforced."""
+    """Change client quotas, which are stored but not enforced."""
     allowed = session.allows("alter_configs", "cluster")
     asked = Counter(_key(entry.entity) for entry in request.entries)
     results, changes = [], []
@@ -74,7 +74,7 @@ def alter_client_quotas(
 def _change(
     entry: AlterClientQuotasRequest.EntryData, asked: Mapping[_Key, int], *, is_allowed: bool
 ) -> tuple[Entity, dict[str, float | None]]:
-    """Validate a change of quotas, or raise `Refusal`."""
+    """Return a validated change of quotas, or raise `Refusal`."""
     if not is_allowed:
         raise Refusal("CLUSTER_AUTHORIZATION_FAILED")
     if asked[_key(entry.entity)] > 1 or len({op.key for op in entry.ops}) < len(entry.ops):
@@ -94,7 +94,7 @@ def _key(parts: Sequence[AlterClientQuotasRequest.EntityData]) -> _Key:
 
 
 def _entity(parts: Sequence[AlterClientQuotasRequest.EntityData]) -> Entity:
-    """Validate an entity, or raise `Refusal`. If a type occurs twice, the last name is used."""
+    """Return a validated entity, or raise `Refusal`. The last name of a repeated type is used."""
     entity = {each.entity_type: each.entity_name for each in parts}
     if not entity:
         raise Refusal("INVALID_REQUEST", "Invalid empty client quota entity")

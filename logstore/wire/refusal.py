@@ -1,4 +1,4 @@
-"""Refusals: an error of Kafka for a request, or for a part of it."""
+"""Refusals: Kafka errors for a request, or for a part of a request."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from logstore.errors import KAFKA_CODES, LogStoreError, RequestError
 
 
 class Refusal(RequestError):
-    """Raised to respond with an error, given by Kafka's name.
+    """Raised to respond with a Kafka error.
 
     Attributes
     ----------
     error : str
-        Kafka's name of the error.
+        Kafka's error name.
     message : str or None
         The error message, or None to send no message.
     """

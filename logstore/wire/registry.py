@@ -1,7 +1,4 @@
-"""The handlers of all APIs by name.
-
-Each module with handlers registers them when it is imported.
-"""
+"""The handlers of all APIs by name. Importing a module registers its handlers."""
 
 from __future__ import annotations
 
@@ -36,14 +33,14 @@ class Where(Enum):
     ----------
     LOOP
         The event loop. The handler must not block. A coroutine also runs on the event loop, and
-        uses `Session.run` for calls that block.
+        uses `Session.run` for blocking calls.
     DISK
-        The event loop if the broker is in memory, otherwise a worker thread.
+        The event loop if the broker is in memory, or a worker thread if it is on disk.
     APART
-        Always a worker thread. This is for a handler that waits, for example until the cleaner has
-        stopped, or that takes long even for small requests.
+        Always a worker thread, for handlers that wait, for example until the cleaner has stopped,
+        or that take long even for small requests.
 
-    A large request (`Session.is_large`) is never handled on the event loop.
+    Large requests (`Session.is_large`) are never handled on the event loop.
     """
 
     LOOP = "loop"
@@ -52,12 +49,12 @@ class Where(Enum):
 
 
 class Handler(NamedTuple):
-    """A function from (request, session) to a response. It returns None to send no response.
+    """A function from (request, session) to a response, or to None to send no response.
 
     Attributes
     ----------
     before_authentication : bool
-        Whether connections that are not authenticated may use this API.
+        Whether unauthenticated connections may use this API.
     """
 
     function: Callable[..., Any]
@@ -85,7 +82,7 @@ def handles(
 
 @cache
 def handlers() -> dict[str, Handler]:
-    """Return all handlers by the name of their API."""
+    """Return all handlers by API name."""
     for family in FAMILIES:
         importlib.import_module(f"logstore.wire.{family}")
     return _HANDLERS

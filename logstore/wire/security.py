@@ -53,8 +53,8 @@ def sasl_handshake(request: SaslHandshakeRequest, session: Session) -> SaslHands
     code = 0
     try:
         session.sasl.choose(request.mechanism)
-        # Since version 1, SASL tokens are sent in requests. In version 0, they are raw frames
-        # without a header.
+        # Since version 1, SaslAuthenticate requests contain the SASL tokens. With version 0, the
+        # tokens are raw frames without a header.
         session.takes_tokens = session.version == 0
     except UnsupportedSaslMechanismError as error:
         code = error.code
@@ -69,7 +69,7 @@ def sasl_handshake(request: SaslHandshakeRequest, session: Session) -> SaslHands
 def sasl_authenticate(
     request: SaslAuthenticateRequest, session: Session
 ) -> SaslAuthenticateResponse:
-    """Handle the next SASL token of a client. If it fails, the connection is closed."""
+    """Handle a client's next SASL token. A failure closes the connection."""
     if session.is_authenticated:
         return SaslAuthenticateResponse(
             error_code=KAFKA_CODES["ILLEGAL_SASL_STATE"],
@@ -119,7 +119,7 @@ ScramResult = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsR
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, session: Session
 ) -> DescribeUserScramCredentialsResponse:
-    """Return the users that have SCRAM credentials, with their iteration counts."""
+    """Return users' SCRAM mechanisms and iteration counts."""
     if not session.allows("describe", "cluster"):
         return DescribeUserScramCredentialsResponse(
             error_code=KAFKA_CODES[CLUSTER_NOT_ALLOWED], error_message=None
@@ -150,7 +150,7 @@ def describe_user_scram_credentials(
 def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, session: Session
 ) -> AlterUserScramCredentialsResponse:
-    """Set and delete SCRAM credentials. Either all changes of a user are made or none."""
+    """Set and delete SCRAM credentials. The changes of each user are all made, or all refused."""
     given: list[_Deletion | _Upsertion] = [*request.deletions, *request.upsertions]
     users = list(dict.fromkeys(each.name for each in given))
     errors: dict[str, tuple[str, str]] = {}
@@ -251,7 +251,7 @@ def describe_acls(request: DescribeAclsRequest, session: Session) -> DescribeAcl
 
 @handles("CreateAcls")
 def create_acls(request: CreateAclsRequest, session: Session) -> CreateAclsResponse:
-    """Create ACLs. If one is invalid, the others are created nevertheless."""
+    """Create ACLs. An invalid ACL does not prevent the others from being created."""
     refusal = _change_refusal(session)
     authorizer = session.service.authorizer
     results, good = [], []
@@ -337,7 +337,7 @@ Refused = TypeVar("Refused", bound=Message)
 
 
 def _refuse(result: Refused, error: str, message: str) -> Refused:
-    """Set the error code and the message of a result or response, and return it."""
+    """Set the error code and message of a result or response. Return the same object."""
     refused: Any = result
     refused.error_code, refused.error_message = KAFKA_CODES[error], message
     return result

@@ -1,6 +1,6 @@
-"""The state that is shared by the connections of a listener.
+"""The state shared by the connections of a listener.
 
-Handlers use it to access everything that does not belong to a single connection: the log manager,
+It gives handlers access to everything that does not belong to a single connection: the log manager,
 both coordinators, the authorizer, the settings, the event loop and the worker threads.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LARGE_AT_ONCE = 2
-"""Maximum number of large requests that are handled at the same time. This limits their memory."""
+"""Maximum number of large requests handled concurrently, which limits their memory."""
 
 
 class ServedBroker(NamedTuple):
@@ -46,7 +46,7 @@ class ServedBroker(NamedTuple):
     Attributes
     ----------
     works_in_memory : bool
-        Whether file operations never wait for a disk. The event loop may then perform them.
+        Whether file operations never wait for a disk, so that the event loop may perform them.
     nodes : Nodes, optional
         The metadata of the cluster. [default: a single broker]
     """
@@ -65,26 +65,26 @@ class Service:
     Parameters
     ----------
     broker : ServedBroker
-        Its parts become attributes of the service.
+        The served broker, whose parts become attributes of the service.
     settings : ListenerSettings
-        Except for `sasl` and `tls`, the settings also become attributes.
+        The settings, which also become attributes, except for `sasl` and `tls`.
     limits : Limits
         The current limits.
     pool : RequestPool
         Limits the memory used by all requests.
     loops : LoopThread
-        The event loop of the listener.
+        The listener's event loop.
 
     Attributes
     ----------
     credentials : Credentials
         The users and their passwords.
     authenticates : bool
-        Whether clients have to authenticate.
+        Whether clients must authenticate.
     faults : Faults
         The rules created by `Listener.fail`.
     purgatory : Purgatory
-        The requests that are waiting for a condition.
+        The requests that wait for a condition.
     nodes : Nodes
         The metadata of the cluster as reported by this broker.
     fetch_sessions : FetchSessions
@@ -123,18 +123,18 @@ class Service:
             SystemClock().monotonic_ms,
             random_source(),
         )
-        # the number of changes, and the names at that time
+        # the topic names by id, after the given number of changes
         self._names: tuple[int, dict[str, str]] = -1, {}
         self._slots = asyncio.Semaphore(_LARGE_AT_ONCE)
 
     @property
     def node_id(self) -> int:
-        """Id of the broker."""
+        """The id of the broker."""
         return self.nodes.node_id
 
     @property
     def cluster_id(self) -> str:
-        """Id of the cluster."""
+        """The id of the cluster."""
         return self.manager.identity.cluster_id
 
     @cached_property
@@ -144,7 +144,7 @@ class Service:
 
     @cached_property
     def api_keys(self) -> Sequence[ApiVersionsResponse.ApiVersion]:
-        """The versions for the ApiVersions response, ordered by API key."""
+        """The versions for the ApiVersions response, in the order of API keys."""
         keys = {name: api.key for name, api in apis_by_name().items()}
         return [
             ApiVersionsResponse.ApiVersion(
@@ -157,12 +157,12 @@ class Service:
 
     @property
     def shift_ms(self) -> int:
-        """The difference between the broker's clock and the system clock, in ms."""
+        """How far the broker's clock is ahead of the system clock, in milliseconds."""
         return self.runtime.clock.now_ms() - SystemClock().now_ms()
 
     def topic_of_id(self, topic_id: str) -> str | None:
-        """Return the name of the topic with an id, or None."""
-        # read this before the topics, which can change in the meantime
+        """Return the name of the topic with an id, or None if the id is unknown."""
+        # read this before the topics, which may change concurrently
         changes = self.nodes.changes
         known, names = self._names
         if changes != known:
@@ -172,21 +172,20 @@ class Service:
         return names.get(topic_id)
 
     def id_of_topic(self, name: str) -> str | None:
-        """Return the id of a topic. None if the topic does not exist or has no id."""
+        """Return the id of a topic, or None if the topic does not exist or has no id."""
         with suppress(UnknownTopicOrPartitionError):
             return self.nodes.topic(name).id
         return None
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run a call that may block, because of a disk or a fault rule, in a worker thread."""
+        """Run a call, in a worker thread if a disk or a fault rule may block it."""
         is_quick = self.works_in_memory and not self.manager.faults.rules
         return call() if is_quick else await self.loops.blocking(call)
 
     async def run_large(self, call: Callable[[], T]) -> T:
-        """Run a call for a large request in a worker thread, as soon as one of the slots is free.
+        """Run a call for a large request in a worker thread, as soon as a slot is free.
 
-        The call uses its slot until it returns. This is also the case if the client disconnects,
-        because the memory is in use until then.
+        The call uses its slot, like its memory, until it returns, even if the client disconnects.
         """
         async with self._slots:
             return await self.loops.to_its_end(call)

@@ -20,14 +20,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ELEMENTS_IN_LOOP = 256
-"""Requests with more array elements are not handled on the event loop.
-
-This many take a few milliseconds.
-"""
+"""Maximum number of array elements of requests handled on the event loop (a few milliseconds)."""
 
 _SLICE_ELEMENTS = 64
-"""Number of elements of a large request that are handled between pauses (about 1 ms).
-"""
+"""Number of elements of a large request that are handled between pauses (about 1 ms)."""
 
 _OF_RESOURCES = {
     "topic": (
@@ -51,11 +47,11 @@ _OF_RESOURCES = {
         "describe",
     ),
 }
-"""The operations that exist for each resource type (AclEntry.supportedOperations)."""
+"""The supported operations of each resource type (Kafka's AclEntry.supportedOperations)."""
 
 
 class ClientLeft(Exception):
-    """The client closed its connection while a large request was handled, so the handler stops."""
+    """The client has disconnected while its large request is being handled."""
 
 
 class Session:
@@ -78,19 +74,19 @@ class Session:
     principal : str
         The principal of the client.
     is_authenticated : bool
-        Whether the client has authenticated, or does not have to.
+        Whether the client has authenticated or need not authenticate.
     sasl : SaslServer or None
-        The SASL exchange, while it is in progress.
+        The SASL exchange, or None before it starts.
     takes_tokens : bool
         Whether the next frames are raw SASL tokens, as after version 0 of SaslHandshake.
     is_encrypted : bool
         Whether the connection uses TLS.
     has_failed : bool
-        Whether the authentication failed. The connection is closed shortly after the response.
+        Whether authentication failed. The connection is closed shortly after the response.
     ends : bool
-        A handler sets this to close the connection after the response.
+        Whether the connection is closed after the response. Set by handlers.
     is_large : bool
-        Whether the current request is so large that it is handled in another thread.
+        Whether the current request is large and must not be handled on the event loop.
     is_over : bool
         Whether the connection has been closed.
     """
@@ -121,9 +117,9 @@ class Session:
         self._left_in_slice = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run a call for the current request without blocking the other connections.
+        """Run a call for the current request without blocking other connections.
 
-        A call for a large request always runs in another thread. See `Service.run`.
+        A call for a large request always runs in a worker thread. See `Service.run`.
         """
         if self.is_large:
             return await self.service.run_large(call)
@@ -132,8 +128,8 @@ class Session:
     def each(self, elements: Sequence[T]) -> Iterable[T]:
         """Iterate over elements of the request. The handler must not have side effects.
 
-        If the request is large, other threads can run after each slice, and the iteration stops if
-        the client has disconnected.
+        In a large request, other threads can run after each slice, and the iteration stops if the
+        client has disconnected.
 
         Raises
         ------
@@ -152,9 +148,9 @@ class Session:
             yield element
 
     def allows(self, operation: str, resource_type: str, name: str = CLUSTER_NAME) -> bool:
-        """Return whether the principal may perform an operation on a resource, by Kafka's names.
+        """Return whether the principal may perform an operation on a resource.
 
-        The operation must be listed for the current API in `permissions.NEEDS`.
+        `permissions.NEEDS` must list the operation for the current API.
         """
         self._check_is_needed(operation, resource_type)
         return self._allows(operation, resource_type, name)
@@ -187,7 +183,7 @@ class Session:
         return decision.allowed
 
     def _log(self, decision: Decision, operation: str, resource_type: str, name: str) -> None:
-        # Unlike Kafka's authorizer log, use the debug level, because a denial often only filters a
+        # Unlike Kafka's authorizer log, use the debug level: a denial often only filters a
         # response.
         logger.debug(
             "%s from %s is %s %s of %s '%s' for %s: %s",
@@ -202,7 +198,7 @@ class Session:
         )
 
     def operations_on(self, resource_type: str, name: str = CLUSTER_NAME) -> int:
-        """Return the operations allowed on a resource, as a bit field of the protocol."""
+        """Return the operations allowed on a resource, as the protocol's bit field."""
         return sum(
             1 << AclOperation[operation.upper()]
             for operation in _OF_RESOURCES[resource_type]

@@ -37,23 +37,23 @@ class ListenerSettings:
     Attributes
     ----------
     sasl : mapping of str to str, or Credentials, optional
-        The passwords by user name. If they are given, clients have to authenticate with SASL.
+        The passwords by user name. If set, clients must authenticate with SASL.
     tls : ssl.SSLContext or "generate", optional
-        A server context, or "generate" to create a certificate for this host. In this case,
-        `Listener.ca_path` is the path of the CA certificate for clients. This needs the extra
-        `tls`.
+        A server context, or "generate" to create a certificate for this host, which requires the
+        extra `tls`. `Listener.ca_path` is then the path of the CA certificate for clients.
     authorizer : Authorizer, optional
-        Checks the permissions of clients. Without an authorizer, every client may do everything.
+        Checks the permissions of clients. Without an authorizer, clients may perform all
+        operations.
     auto_create : bool
-        Whether a Metadata request creates topics that do not exist (`auto.create.topics.enable`).
+        Whether Metadata requests create missing topics (`auto.create.topics.enable`).
     restamp : bool
         Whether the timestamps of produced records are shifted by the difference between the
         broker's clock and the system clock.
     limits : Limits, optional
-        The default is to use the broker's settings (`Limits.of`). In this case, a change of the
-        settings also changes the connection limits.
+        The default is to use the broker's settings (`Limits.of`). The connection limits then follow
+        changes of these settings.
     versions : mapping of str to Versions, optional
-        The supported versions of each API; the default is all. Restrict them to simulate an older
+        The supported versions of each API, by default all. Restrict them to simulate an older
         broker.
     quotas : ClientQuotas
         The quotas set by clients. Listeners with the same settings share them.
@@ -83,21 +83,18 @@ class ListenerSettings:
 
     @property
     def credentials(self) -> Credentials | None:
-        """The users and passwords.
-
-        Listeners with the same settings share the changes made by clients.
-        """
+        """The users and passwords, or None. Listeners with the same settings share them."""
         assert self.sasl is None or isinstance(self.sasl, Credentials)
         return self.sasl
 
 
 def settings_of_several(settings: Mapping[str, Any]) -> ListenerSettings:
-    """Return the settings that the listeners of a cluster share.
+    """Return the settings shared by the listeners of a cluster.
 
     Raises
     ------
     InvalidConfigurationError
-        A setting is unknown, or cannot be used for more than one listener.
+        A setting is unknown or cannot be shared by several listeners.
     """
     known = {each.name for each in fields(ListenerSettings) if each.init}
     unknown = sorted(settings.keys() - known)

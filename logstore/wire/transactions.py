@@ -72,12 +72,12 @@ NOBODY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def _error_of(call: Callable[[], object], session: Session, fenced_from: int) -> str | None:
-    """Call the coordinator. Return the name of its error, or None.
+    """Call the coordinator. Return its error name, or None on success.
 
     Parameters
     ----------
     fenced_from : int
-        First version that knows PRODUCER_FENCED. Older versions use INVALID_PRODUCER_EPOCH instead.
+        The first version with PRODUCER_FENCED. Older versions use INVALID_PRODUCER_EPOCH.
     """
     try:
         call()
@@ -86,7 +86,7 @@ def _error_of(call: Callable[[], object], session: Session, fenced_from: int) ->
     except ConcurrentTransactionsError as error:
         return error.kafka_error
     except NotEnoughReplicasError:
-        return "COORDINATOR_NOT_AVAILABLE"  # the client retries after this error
+        return "COORDINATOR_NOT_AVAILABLE"  # clients retry after this error
     except (KafkaStorageError, NotLeaderForPartitionError):
         return "NOT_COORDINATOR"
     except LogStoreError as error:
@@ -101,7 +101,7 @@ _INIT_FENCED_FROM = 4
 
 @handles("InitProducerId")
 def init_producer_id(request: InitProducerIdRequest, session: Session) -> InitProducerIdResponse:
-    """Allocate a producer id, or fence the earlier producers of a transactional id."""
+    """Allocate a producer id and epoch, and fence earlier producers of the transactional id."""
     given: list[ProducerIdAndEpoch] = []
     error = _init_refusal(request, session) or _error_of(
         lambda: given.append(_given(request, session)), session, _INIT_FENCED_FROM
@@ -151,14 +151,14 @@ _OFFSETS_ADDED_FROM = 5
 _BUMPED_FROM = 5
 
 _Errors = Mapping[TopicPartition, str | None]
-"""The error of each partition, by name."""
+"""The error name of each partition, or None."""
 
 
 @handles("AddPartitionsToTxn")
 def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, session: Session
 ) -> AddPartitionsToTxnResponse:
-    """Add partitions to a transaction. If one of them is refused, none is added."""
+    """Add partitions to a transaction. If any partition is refused, no partition is added."""
     if session.version >= _BATCHED_FROM:
         return _add_for_brokers(request, session)
     transactional_id = request.v3_and_below_transactional_id
@@ -181,10 +181,7 @@ def add_partitions_to_txn(
 def _add_for_brokers(
     request: AddPartitionsToTxnRequest, session: Session
 ) -> AddPartitionsToTxnResponse:
-    """Add partitions to several transactions, or verify them.
-
-    Sent by the leaders of the partitions.
-    """
+    """Add partitions to several transactions, or verify them, at the request of their leaders."""
     if not session.allows("cluster_action", "cluster"):
         return AddPartitionsToTxnResponse(error_code=code_of("CLUSTER_AUTHORIZATION_FAILED"))
     results = []
@@ -263,7 +260,7 @@ def _refused_partitions(partitions: list[TopicPartition], session: Session) -> _
 
 
 def _with_not_attempted(errors: _Errors) -> _Errors:
-    """Return the errors. If a partition was refused, the others get OPERATION_NOT_ATTEMPTED."""
+    """Return the errors. If any partition was refused, the rest get OPERATION_NOT_ATTEMPTED."""
     if not any(errors.values()):
         return errors
     return {tp: error or "OPERATION_NOT_ATTEMPTED" for tp, error in errors.items()}
@@ -283,7 +280,7 @@ def _in_transaction(
     session: Session,
     version: TransactionVersion = TransactionVersion.V0,
 ) -> str | None:
-    """Add partitions to a transaction. Return the name of an error, or None."""
+    """Add partitions to a transaction. Return an error name, or None on success."""
     if not transactional_id:
         return "INVALID_REQUEST"
     coordinator = session.service.transactions
@@ -315,7 +312,7 @@ def add_offsets_to_txn(
 
 @handles("TxnOffsetCommit")
 def txn_offset_commit(request: TxnOffsetCommitRequest, session: Session) -> TxnOffsetCommitResponse:
-    """Commit offsets of a group as part of a transaction."""
+    """Commit a group's offsets as part of a transaction."""
     errors: dict[TopicPartition, str | None] = {}
     if not session.allows("write", "transactional_id", request.transactional_id):
         errors = dict.fromkeys(partitions_of(request.topics), NOT_ALLOWED)
@@ -336,7 +333,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, session: Session) -> TxnO
 def _commit_offsets(
     request: TxnOffsetCommitRequest, session: Session, errors: dict[TopicPartition, str | None]
 ) -> None:
-    """Append the offsets that may be committed. Add the error of each partition to `errors`."""
+    """Append the valid offsets. Add the error of each partition, or None, to `errors`."""
     coordinator = session.service.transactions
     groups = coordinator.groups
     offsets = allowed_offsets(request.topics, session, errors)
@@ -387,7 +384,7 @@ def _commit_offsets(
 
 @handles("EndTxn")
 def end_txn(request: EndTxnRequest, session: Session) -> EndTxnResponse:
-    """Commit or abort a transaction. Since version 5, the producer then uses another epoch."""
+    """Commit or abort a transaction. Since version 5, return the producer's next epoch."""
     transactional_id = request.transactional_id
     next_producer: list[ProducerIdAndEpoch] = []
     if not session.allows("write", "transactional_id", transactional_id):
@@ -415,8 +412,7 @@ def end_txn(request: EndTxnRequest, session: Session) -> EndTxnResponse:
 # -- markers ---------------------------------------------------------------------------------------
 
 _MARKER_TIMEOUT_S = 30
-"""How long a marker may wait for the in-sync replicas (a broker's `request.timeout.ms`).
-"""
+"""How long a marker may await replication (a broker's `request.timeout.ms`)."""
 
 
 @handles("WriteTxnMarkers")
@@ -478,7 +474,7 @@ def _marker_results(
 def describe_transactions(
     request: DescribeTransactionsRequest, session: Session
 ) -> DescribeTransactionsResponse:
-    """Return the state of transactional ids."""
+    """Return the states of transactional ids."""
     return DescribeTransactionsResponse(
         transaction_states=[
             _described(each, session)

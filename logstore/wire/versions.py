@@ -1,7 +1,7 @@
 """The supported APIs and their versions.
 
 For each API, a client uses the newest version that both sides support. An API that is not listed
-here, or that has no handler, is not advertised. Requests for it are refused like unknown APIs in
+here or has no handler is not advertised, and requests for it are refused like unknown APIs in
 Kafka.
 """
 
@@ -14,7 +14,7 @@ from logstore.coordinator.transactions.state import SERVER_VERSION
 
 
 class Versions(NamedTuple):
-    """The versions of an API, both ends inclusive.
+    """A range of API versions, both ends inclusive.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ SERVED: Mapping[str, Versions] = {
     "DeleteRecords": Versions(0, 2),
     "InitProducerId": Versions(0, 5),
     "OffsetForLeaderEpoch": Versions(2, 4),
-    # Since version 4, it is only used by brokers and tools.
+    # Since version 4, only brokers and tools use it.
     "AddPartitionsToTxn": Versions(0, 5),
     "AddOffsetsToTxn": Versions(0, 4),
     "EndTxn": Versions(0, 5),
@@ -129,20 +129,17 @@ MINIMUM: Mapping[str, Versions] = {
     "IncrementalAlterConfigs": Versions(0, 1),
     "DescribeCluster": Versions(0, 0),
 }
-"""The oldest versions that the clients in docs/WIRE.md support.
-
-Tests use them to act as an old broker.
-"""
+"""The oldest versions that the clients in docs/WIRE.md support. Tests simulate old brokers."""
 
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
 """The names of the features."""
 
 GROUP_VERSION_LEVEL = 1
-"""The level of `group.version` at which consumers may use the protocol of KIP-848."""
+"""The level of `group.version` that allows the consumer protocol (KIP-848)."""
 
 _V2_SINCE = {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5}
-"""The first versions of the APIs that clients use with level 2 of `transaction.version`."""
+"""The first version of each API that clients use with level 2 of `transaction.version`."""
 
 
 def supports_v2(versions: Mapping[str, Versions]) -> bool:
