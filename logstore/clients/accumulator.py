@@ -1,8 +1,7 @@
 """Batch a producer's records and append the batches to the logs.
 
-This module combines Kafka's RecordAccumulator and Sender, but it sends no requests. A batch is
-appended by the thread that fills or flushes it. The scheduler only sends the batches whose linger
-time has elapsed.
+This module combines Kafka's RecordAccumulator and Sender, but sends no requests. The thread that
+fills or flushes a batch appends it. The scheduler only sends batches whose linger time has elapsed.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 
 SENDER_TASK = "kafka-producer-network-thread"
-"""Name of the task that sends lingering batches. It is the name of Kafka's sender thread."""
+"""Name of the task that sends lingering batches, as for Kafka's sender thread."""
 
 
 class RecordAccumulator:
@@ -66,14 +65,14 @@ class RecordAccumulator:
     manager : LogManager
     config : ProducerConfig
     session : ProducerSession or None
-        Source of the batches' producer fields, or None if the producer is not idempotent.
+        Provides the batches' producer fields, or None if the producer is not idempotent.
     metrics : ProducerMetrics
 
     Notes
     -----
-    All methods must be called with the producer's lock held, unless documented otherwise. `locked`
-    acquires it and runs callbacks after release. Callers that acquire `lock` directly, as
-    `Producer.send` does for speed, must run the callbacks of `take_settled` themselves.
+    The caller must hold the producer's lock, unless documented otherwise. `locked` acquires it and
+    runs callbacks after release. Callers that acquire `lock` directly, as `Producer.send` does for
+    speed, must run the callbacks of `take_settled`.
 
     Attributes
     ----------
@@ -102,7 +101,7 @@ class RecordAccumulator:
         self._own_scheduler: Scheduler | None = None
         self._is_armed = False
         self._is_adding = False
-        # In virtual time, tasks run while a batch waits for its retry. They run in the thread that
+        # With a virtual clock, tasks run while a batch waits for its retry, in the thread that
         # holds the lock.
         self._is_sending = False
         self._has_postponed = False
@@ -115,7 +114,7 @@ class RecordAccumulator:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock. After its release, run the callbacks of batches settled under it."""
+        """Hold the lock. After its release, run the callbacks of batches settled meanwhile."""
         settled: Sequence[ProducerBatch] = ()
         try:
             with self.lock:
@@ -128,7 +127,7 @@ class RecordAccumulator:
                 batch.run_callbacks()
 
     def take_settled(self) -> list[ProducerBatch]:
-        """Return and clear the batches whose callbacks must run after the lock is released."""
+        """Return the batches whose callbacks must run after the release, and clear the list."""
         settled, self.settled = self.settled, []
         return settled
 
@@ -137,7 +136,7 @@ class RecordAccumulator:
         return topic_partition in self._open
 
     def has_room(self, topic_partition: TopicPartition, size_bytes: int) -> bool:
-        """Return whether the partition's open batch has enough room for a record of this size."""
+        """Return whether the partition's open batch has room for a record of the given size."""
         batch = self._open.get(topic_partition)
         return batch is not None and batch.has_room(size_bytes)
 
@@ -150,9 +149,9 @@ class RecordAccumulator:
         headers: tuple[Header, ...],
         size_bytes: int,
     ) -> FutureRecordMetadata:
-        """Add a record to its partition's batch, and append the batches that are complete.
+        """Add a record to its partition's batch, and append complete batches.
 
-        `size_bytes` is the `estimated_size` of the record.
+        `size_bytes` is the record's `estimated_size`.
 
         Returns
         -------
@@ -162,7 +161,7 @@ class RecordAccumulator:
         Raises
         ------
         IllegalStateError
-            This thread was interrupted by a signal handler while it was in this method.
+            A signal handler interrupted this method and called it again.
         """
         if self._is_adding:
             self._refuse_reentry(topic_partition)
@@ -173,7 +172,7 @@ class RecordAccumulator:
                 self.send_all()
             if stored is not None:
                 return stored
-        try:  # The reason for the `try` is explained in `LocalLog.change`.
+        try:  # `LocalLog.change` explains why this `try` starts here
             self._is_adding = True
             batch = self._open.get(topic_partition)
             while batch is None or not batch.has_room(size_bytes):
@@ -190,7 +189,7 @@ class RecordAccumulator:
                 batch.sizes.append(size_bytes)
                 is_full = batch.add(key, value, timestamp, headers, size_bytes)
             except BaseException:
-                batch.cut(row)  # otherwise an interrupt could pair a key with the wrong value
+                batch.cut(row)  # an interrupt must not pair a key with the wrong value
                 raise
         finally:
             self._is_adding = False
@@ -209,7 +208,7 @@ class RecordAccumulator:
     ) -> FutureRecordMetadata | None:
         """Append a single record without building a batch, with the same result as `_send`.
 
-        Return None, without any effect, if the record needs a batch; see `append_next`.
+        If the record needs a batch, do nothing and return None; see `append_next`.
         """
         session = self._session
         stamp = None if session is None else session.next_stamp(tp)
@@ -281,14 +280,14 @@ class RecordAccumulator:
         self._refuse(batches, error)
 
     def close(self) -> None:
-        """Stop the linger task. There must be no open batches, and the lock must not be held."""
+        """Stop the linger task. The caller must not hold the lock or leave batches open."""
         assert not self._open, "open batches must be sent or refused first"
-        # Do not hold the lock here, because a running task may be waiting for it.
+        # Do not hold the lock, because a running task may be waiting for it.
         if self._own_scheduler is not None:
             self._own_scheduler.shutdown()
 
     def _open_batch(self, tp: TopicPartition) -> None:
-        """Open a batch for a partition without one."""
+        """Open a batch for a partition that has no open batch."""
         batch = self._open[tp] = self._new_batch(tp)
         if self._config.linger_ms > 0:
             self._arm(batch.opened_ns)
@@ -303,11 +302,11 @@ class RecordAccumulator:
         try:
             config = self._manager.log(tp).config
         except LogStoreError:
-            return self._config.batch_size  # the append raises this error again
+            return self._config.batch_size  # the append raises the error again
         return limit_of(config, self._config.batch_size)
 
     def _send_if_open(self, batch: ProducerBatch) -> None:
-        """Append a batch unless it has been sent already. The lock must not be held."""
+        """Append a batch unless it was already sent. The caller must not hold the lock."""
         with self.locked():
             if self._open.get(batch.topic_partition) is batch:
                 self._send([batch])
@@ -319,7 +318,7 @@ class RecordAccumulator:
         if self._is_armed or not self._open:
             return
         if not self._scheduler.is_started:
-            # The broker runs no background tasks, but `linger_ms` needs one.
+            # The broker runs no background tasks, but `linger_ms` requires them.
             self._own_scheduler = self._scheduler = background_scheduler(self._clock)
         due_ns = min(batch.due_ns for batch in self._open.values())
         delay_ms = -(-max(due_ns - now_ns, 0) // 1_000_000)
@@ -358,8 +357,8 @@ class RecordAccumulator:
         Raises
         ------
         IllegalStateError
-            In virtual time, a task called this while another batch was waiting for its retry. The
-            new batch would overtake it and use its sequences.
+            With a virtual clock, a task called this while another batch waited for its retry. The
+            new batch would overtake that batch and use its sequences.
         """
         if not batches:
             return
@@ -409,8 +408,8 @@ class RecordAccumulator:
             if count == 1:
                 self._fail(batch, stop, error)
                 return
-            # The topic's limit was lowered, or the batch grew when it was recompressed with the
-            # topic's codec.
+            # The topic's limit was lowered, or recompression with the topic's codec enlarged the
+            # batch.
             self._metrics.retries += count
             middle = start + count // 2
             self._append(batch, start, middle)
@@ -425,10 +424,10 @@ class RecordAccumulator:
                 batch.settle(stop, info.first_offset, info.log_append_time)
 
     def _write(self, tp: TopicPartition, records: RecordLists) -> AppendInfo:
-        """Append a batch and retry after retriable errors.
+        """Append a batch, and retry after retriable errors.
 
-        An idempotent producer retries with the same sequences, so a record is not stored twice if
-        the response was lost. Without idempotence, such a record is duplicated.
+        An idempotent producer retries with the same sequences, so a lost response does not cause
+        duplicates. Without idempotence, it does.
         """
         config = self._config
         started_ns = self._clock.monotonic_ns()
@@ -451,7 +450,7 @@ class RecordAccumulator:
             self._clock.sleep(config.retry_backoff_ms / 1000)
 
     def _may_pass(self, error: LogStoreError) -> bool:
-        """Return whether the append may be retried after an error."""
+        """Return whether an append may be retried after an error."""
         return is_passing(error) or (self._session is not None and self._session.is_moving(error))
 
     def _write_once(self, tp: TopicPartition, records: RecordLists) -> AppendInfo:
@@ -477,7 +476,7 @@ class RecordAccumulator:
                 return info
 
     def _fail(self, batch: ProducerBatch, stop: int, error: LogStoreError) -> None:
-        """Fail the records up to `stop` with an error, and update the state of the session."""
+        """Fail the unsettled records before `stop`, and update the state of the session."""
         count = stop - batch.settled_rows
         tp = batch.topic_partition
         logger.info("%s: a batch of %d records was rejected: %s", tp, count, error)
@@ -494,7 +493,7 @@ class RecordAccumulator:
         batch.settle(stop, NO_OFFSET, errors=errors)
 
     def _refuse(self, batches: Iterable[ProducerBatch], error: LogStoreError) -> None:
-        """Fail the records of batches that have not been sent."""
+        """Fail the records of unsent batches."""
         for batch in batches:
             self.settled.append(batch)
             self._metrics.errors += len(batch)
@@ -504,7 +503,7 @@ class RecordAccumulator:
 def _appending(
     records: RecordLists, codec: Codec, stamp: Stamp
 ) -> Callable[[LogWriter], AppendInfo]:
-    """Return a function that appends the records as one batch of this producer."""
+    """Return a function that appends records as one batch with the given producer fields."""
     if codec is Codec.NONE:
         return lambda writer: writer.append_records(records, stamp=stamp)
     data = build_producer_batch(records, codec, stamp)
@@ -518,7 +517,7 @@ def _interrupted() -> KafkaTimeoutError:
 def _record_error(error: LogStoreError, faults: Mapping[int, str], row: int) -> LogStoreError:
     """Return the error of one record in a rejected batch.
 
-    The record may be invalid, or it may have been rejected because other records are invalid.
+    Either the record is invalid, or it was rejected because other records are invalid.
     """
     if not faults:
         return error

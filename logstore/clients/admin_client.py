@@ -1,9 +1,9 @@
 """An admin client with kafka-python's API, in the broker's process.
 
-The methods, their arguments and the fields of responses are the same as in kafka-python 3's
-`KafkaAdminClient`. In results, an error is Kafka's error name or None, where kafka-python returns
-an error class, a class name or `'OK'`. Arguments may be instances of kafka-python's classes or of
-the classes below.
+Methods, arguments and response fields are the same as in kafka-python 3's `KafkaAdminClient`. An
+error in a result is Kafka's error name, or None on success, where kafka-python returns an error
+class, a class name or `'OK'`. Arguments may be instances of kafka-python's classes or of the
+classes below.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ MODIFIED = ("DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BR
 
 
 class OffsetSpec(enum.IntEnum):
-    """Special offsets of a partition. A non-negative number is a timestamp in Unix ms instead."""
+    """Special offsets of a partition. Other (non-negative) numbers are timestamps."""
 
     LATEST = LATEST_TIMESTAMP
     EARLIEST = EARLIEST_TIMESTAMP
@@ -86,7 +86,7 @@ class OffsetSpec(enum.IntEnum):
 
 
 class NewTopic(NamedTuple):
-    """A topic to create. Use -1 for the default of the broker."""
+    """A topic to create. -1 means the broker's default."""
 
     name: str
     num_partitions: int = -1
@@ -96,7 +96,7 @@ class NewTopic(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """A resource that has configs: a topic, a broker (by its id), or all brokers ('').
+    """A configurable resource: a topic, a broker (by id), or all brokers ('').
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class ConfigResource(NamedTuple):
 
 
 class MemberToRemove(NamedTuple):
-    """A member to remove from its group. A static member is identified by its instance id."""
+    """A member to remove from its group. Static members are identified by their instance id."""
 
     member_id: str | None = None
     group_instance_id: str | None = None
@@ -129,12 +129,12 @@ class AdminClient:
     manager : LogManager
     coordinator : GroupCoordinator
     configs : mapping
-        Configs of kafka-python. They have no effect without connections.
+        Configs of kafka-python, which have no effect without connections.
 
     Raises
     ------
     InvalidConfigurationError
-        A config is not known to kafka-python.
+        kafka-python has no config with this name.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class AdminClient:
         ------
         TopicAlreadyExistsError, InvalidTopicError, InvalidPartitionsError,
         InvalidReplicationFactorError, InvalidConfigurationError
-            A topic could not be created and `raise_errors` is True. The other topics are created.
+            A topic could not be created, and `raise_errors` is True. Other topics are created.
         """
         self._check_writable("create topics")
         wanted = _new_topics(new_topics)
@@ -220,7 +220,7 @@ class AdminClient:
         Raises
         ------
         UnknownTopicOrPartitionError
-            Unless `raise_errors` is False.
+            A topic does not exist, and `raise_errors` is True.
         """
         self._check_writable("delete topics")
 
@@ -239,14 +239,12 @@ class AdminClient:
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> dict[str, Any]:
-        """Increase the number of partitions of topics.
-
-        The mapping contains the new total of each topic.
+        """Increase topics' numbers of partitions to the given totals.
 
         Raises
         ------
         UnknownTopicOrPartitionError, InvalidPartitionsError
-            The number could not be increased and `raise_errors` is True.
+            A number could not be increased, and `raise_errors` is True.
         """
         self._check_writable("create partitions")
 
@@ -281,8 +279,8 @@ class AdminClient:
         Parameters
         ----------
         config_filter : str
-            Which configs to return: `modified`, `all`, `default`, `static`, or `dynamic`. The
-            dynamic configs can be altered.
+            Which configs to return: `modified`, `all`, `default`, `static`, or `dynamic` (configs
+            that can be altered).
 
         Raises
         ------
@@ -310,8 +308,8 @@ class AdminClient:
     ) -> dict[str, dict[str, str | None]]:
         """Alter configs. A value is either `value` or `(operation, value)`.
 
-        The operation is SET, DELETE, APPEND or SUBTRACT. Returns the error name of each resource,
-        or None. `Broker.alter_configs` raises the error with its message instead.
+        The operation is SET, DELETE, APPEND or SUBTRACT. Return the error name of each resource, or
+        None on success. `Broker.alter_configs` raises the error with its message instead.
         """
         self._check_writable("alter configs")
         errors: dict[str, dict[str, str | None]] = {}
@@ -332,10 +330,7 @@ class AdminClient:
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
     ) -> dict[str, dict[str, str | None]]:
-        """Reset configs to their defaults.
-
-        If a resource names no config, all its configs are reset.
-        """
+        """Reset configs to their defaults. A resource without config names is reset completely."""
         self._check_writable("reset configs")
         resources = []
         for resource in config_resources:
@@ -376,10 +371,10 @@ class AdminClient:
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
     ) -> dict[str, dict[str, Any]]:
-        """Describe groups, with the subscription and the assignment of each member.
+        """Describe groups, with the subscription and assignment of each member.
 
-        For groups of the consumer protocol (KIP-848), the result also contains the epochs of the
-        group and its members.
+        For groups of the consumer protocol (KIP-848), the result also contains group epochs and
+        member epochs.
         """
         self._check_open()
         return {group_id: self._describe_group(group_id) for group_id in _names(group_ids)}
@@ -394,7 +389,7 @@ class AdminClient:
     def delete_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
     ) -> dict[str, str | None]:
-        """Delete groups that have no members. Returns the error name of each group, or None."""
+        """Delete empty groups. Return the error name of each group, or None on success."""
         self._check_writable("delete groups")
         errors: dict[str, str | None] = {}
         for each in _names(group_ids):
@@ -406,7 +401,8 @@ class AdminClient:
     ) -> dict[str, str | None]:
         """Remove members from a group.
 
-        Returns the error of each member by member id, or by instance id if no member id was given.
+        Return the error name of each member, or None on success, by member id or, if it was not
+        given, by instance id.
         """
         self._check_writable("remove group members")
         leaving = [LeavingMember(each.member_id or "", each.group_instance_id) for each in members]
@@ -422,8 +418,8 @@ class AdminClient:
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """Return the committed offsets of one or more groups.
 
-        If a mapping of groups to partitions is given, only these partitions are returned. The
-        offset of a partition without a committed offset is -1.
+        A mapping of group ids to partitions restricts the result to these partitions. The offset of
+        a partition without a committed offset is -1.
         """
         self._check_open()
         specs: Mapping[str, Any]
@@ -447,9 +443,9 @@ class AdminClient:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Commit offsets for a group that has no members.
+        """Commit offsets for an empty group.
 
-        Returns the error of each partition, or None.
+        Return the error name of each partition, or None on success.
         """
         self._check_writable("alter group offsets")
         return self._coordinator.of(group_id, creates=True).commit(group_id, to_offsets(offsets))
@@ -460,10 +456,10 @@ class AdminClient:
         offset_specs: Mapping[TopicPartition, int],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, dict[str, Any]]:
-        """Reset the committed offset of each partition to an `OffsetSpec` or to a given offset.
+        """Reset the committed offset of each partition to an `OffsetSpec` or a given offset.
 
-        An offset that is out of range is replaced by the start or the end of the log. Returns the
-        `error` name, or None, and the committed `offset` of each partition.
+        An offset that is out of range is replaced with the start or the end of the log. Return the
+        `error` name, or None on success, and the committed `offset` of each partition.
         """
         self._check_writable("reset group offsets")
         stored = self._coordinator.of(group_id).committed(group_id)
@@ -488,9 +484,9 @@ class AdminClient:
         partitions: Iterable[TopicPartition],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Delete committed offsets. Offsets of topics that a member subscribes to are not deleted.
+        """Delete committed offsets, except those of topics to which a member is subscribed.
 
-        Returns the error of each partition, or None.
+        Return the error name of each partition, or None on success.
 
         Raises
         ------
@@ -520,7 +516,7 @@ class AdminClient:
         Raises
         ------
         OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError
-            The first error. The records of the other partitions are deleted.
+            The first error. The records of all other partitions are deleted.
         """
         self._check_writable("delete records")
         wanted = {TopicPartition(*tp): offset for tp, offset in records_to_delete.items()}
@@ -538,9 +534,9 @@ class AdminClient:
         isolation_level: object = "read_uncommitted",
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Look up the offset for an `OffsetSpec` or a timestamp (Unix ms) in each partition.
+        """Look up the offset for an `OffsetSpec` or a Unix timestamp (ms) in each partition.
 
-        The offset is -1 if such a record does not exist.
+        The offset is -1 if there is no such record.
         """
         self._check_open()
         level = str(getattr(isolation_level, "name", isolation_level)).lower()
@@ -560,7 +556,7 @@ class AdminClient:
         return offsets
 
     def describe_cluster(self) -> dict[str, Any]:
-        """Describe the cluster. It consists of this broker, which is also the controller."""
+        """Describe the cluster, which consists of this broker. It is also the controller."""
         self._check_open()
         node_id, cluster_id = self._manager.identity
         broker = {
@@ -614,9 +610,9 @@ class AdminClient:
     def alter_replica_log_dirs(
         self, replica_assignments: Mapping[Any, str | PathLike[str]]
     ) -> dict[Any, str | None]:
-        """Move replicas to other log directories.
+        """Move replicas, given as (topic, partition, broker id), to other log directories.
 
-        A replica is given as (topic, partition, broker id).
+        Return the error name of each replica, or None on success.
         """
         self._check_writable("alter replica log dirs")
         by_partition = {TopicPartition(*each[:2]): each for each in replica_assignments}
@@ -755,7 +751,7 @@ class AdminClient:
 def _each(
     items: Collection[Any], do: Callable[[Any], dict[str, Any]], *, raise_errors: bool
 ) -> list[tuple[Any, dict[str, Any]]]:
-    """Apply a function to each item and collect the results and errors."""
+    """Apply a function to each item, and collect the results and errors."""
     results = []
     first: LogStoreError | None = None
     for item in items:
@@ -868,7 +864,7 @@ def _is_wanted(row: Mapping[str, Any], config_filter: str) -> bool:
 
 
 def _operations(configs: Mapping[str, Any]) -> Iterator[tuple[str, Operation, Any]]:
-    """Yield the key, the operation and the value of each config, given in either form."""
+    """Yield the key, operation and value of configs, given as values or (operation, value)."""
     for key, given in configs.items():
         name, value = given if isinstance(given, tuple) else (Operation.SET, given)
         try:

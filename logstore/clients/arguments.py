@@ -1,4 +1,4 @@
-"""Conversion of user arguments: topics, partitions and offsets."""
+"""Conversion of users' arguments: topics, partitions and offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EARLIEST, LATEST = "earliest", "latest"
 
 
 def to_topic_partition(partition: object) -> TopicPartition:
-    """Convert a TopicPartition, which may be an instance of kafka-python's class.
+    """Convert an object such as kafka-python's TopicPartition to a `TopicPartition`.
 
     Raises
     ------
@@ -30,15 +30,15 @@ def to_topic_partition(partition: object) -> TopicPartition:
 def topic_and_partition(
     topic: str | TopicPartition | None, partition: int | None
 ) -> tuple[Any, Any]:
-    """Return the topic and the partition number. `topic` may be a TopicPartition.
+    """Return the topic and the partition number. `topic` can also be a TopicPartition.
 
     Raises
     ------
     TypeError
         `topic` is neither a string nor a TopicPartition.
     InvalidConfigurationError
-        `partition` contradicts the TopicPartition. A `partition` of 0 is ignored, because it is the
-        default of many methods.
+        `partition` contradicts the TopicPartition. A `partition` of 0 is ignored, because many
+        methods have it as default.
     """
     if topic is None or isinstance(topic, str):
         return topic, partition
@@ -49,7 +49,7 @@ def topic_and_partition(
 
 
 def offset_of(value: int | str | None, log: Log, isolation: Isolation) -> int | None:
-    """Convert an offset, which may be `earliest` or `latest`, to a number.
+    """Return an offset as a number, looking up `earliest` and `latest`.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def offset_of(value: int | str | None, log: Log, isolation: Isolation) -> int | 
 
 
 def before_offset(value: int | str) -> int:
-    """Return the offset before which records are deleted. `latest` is the high watermark (-1).
+    """Convert the end offset of a deletion. `latest` becomes -1, the high watermark.
 
     Raises
     ------

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 DataFunction = Callable[[str, list[tuple[str, bytes]], Any], Any]
-"""A serializer or deserializer. It is called with the topic, the headers and the data."""
+"""A serializer or deserializer, called with the topic, the headers and the data."""
 
 
 def check_names(client: str, configs: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise an error if kafka-python has no config with this name, and suggest a similar one.
+    """Check that all config names exist in kafka-python. The error suggests a similar name.
 
-    Configs of kafka-python that are not in `known` have no effect in one process and are ignored.
+    Configs that are not in `known` have no effect in one process and are ignored.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def check_names(client: str, configs: Mapping[str, Any], known: Collection[str])
 
 
 def idle_names(client: str) -> Collection[str]:
-    """Return the configs of kafka-python's client of that kind; none for anything else."""
+    """Return the config names of a kafka-python client, or nothing for other kinds."""
     from logstore.clients import settings  # takes a millisecond
 
     kinds = {
@@ -48,23 +48,23 @@ def idle_names(client: str) -> Collection[str]:
 
 
 Parse = Callable[[str, Any], Any]
-"""Returns the value of a config, given its name and the value that was set."""
+"""Returns the parsed value of a config, given its name and the value that was set."""
 
 
 def config(name: str, default: object, parse: Parse) -> Any:  # noqa: ANN401  # like dataclasses.field
-    """Declare the field of a config: its name and default in kafka-python, and how to parse it."""
+    """Declare a dataclass field for a config of kafka-python: name, default and parser."""
     return field(metadata={"name": name, "default": default, "parse": parse})
 
 
 def defaults_of(kind: type[DataclassInstance]) -> dict[str, Any]:
-    """Return the defaults of the configs that are declared by the fields of a class, by name."""
+    """Return the defaults, by name, of the configs that a class declares with `config`."""
     return {
         each.metadata["name"]: each.metadata["default"] for each in fields(kind) if each.metadata
     }
 
 
 def parse_configs(kind: type[DataclassInstance], configs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the fields that are declared by `config`.
+    """Return the values of the fields that a class declares with `config`.
 
     Raises
     ------
@@ -79,12 +79,12 @@ def parse_configs(kind: type[DataclassInstance], configs: Mapping[str, Any]) -> 
 
 
 def closers_of(*functions: object) -> tuple[Callable[[], object], ...]:
-    """Return the `close` methods of serializers or deserializers that have one."""
+    """Return the `close` methods of serializers and deserializers, if they exist."""
     return tuple(each.close for each in functions if callable(getattr(each, "close", None)))  # type: ignore[attr-defined]  # checked here
 
 
 def number(lowest: int, highest: float = float("inf")) -> Parse:
-    """Return a parser that checks that a config is a number in a range."""
+    """Return a parser for a number in a range, both ends inclusive."""
 
     def parse(name: str, value: Any) -> float:  # noqa: ANN401  # any value
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -97,7 +97,7 @@ def number(lowest: int, highest: float = float("inf")) -> Parse:
 
 
 def whole(lowest: int) -> Parse:
-    """Return a parser of a number of 32 bits that is rounded down."""
+    """Return a parser for a 32-bit integer. Fractions are truncated."""
     parse = number(lowest, INT32_MAX)
     return lambda name, value: int(parse(name, value))
 
@@ -113,7 +113,7 @@ def unchanged(_: str, value: Any) -> Any:  # noqa: ANN401  # any value
 
 
 def text(name: str, value: object) -> str | None:
-    """Check that a config is a string that is not empty, or None."""
+    """Check that a config is a non-empty string or None."""
     if value is not None and (not isinstance(value, str) or not value):
         raise InvalidConfigurationError(f"{name} must be a non-empty string, not {value!r}")
     return value
@@ -122,7 +122,7 @@ def text(name: str, value: object) -> str | None:
 def data_function(name: str, given: Any, method_name: str) -> DataFunction | None:  # noqa: ANN401  # one of three kinds, see below
     """Adapt a serializer or deserializer to the signature of `DataFunction`.
 
-    As in kafka-python, it may be a callable that takes the data, or an object with a method that
+    As in kafka-python, it can be a callable that takes the data, or an object with a method that
     takes (topic, data) or (topic, headers, data).
 
     Raises

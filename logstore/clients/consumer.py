@@ -1,10 +1,10 @@
 """A consumer with kafka-python's API, in the broker's process.
 
-The consumer uses `Membership` to talk to the group coordinator, and `Position` to read a partition.
-`poll` is the only method that waits. On a virtual clock, `poll` advances the time by at most its
-timeout and runs the tasks that become due. Several consumers in one thread can therefore complete a
-rebalance by polling in turn. On other clocks, or if the broker has ever had a listener, `poll`
-blocks until there are records or other work.
+The consumer communicates with the group coordinator through a membership, and reads each partition
+through a `Position`. With a virtual clock, `poll` advances the time by at most its timeout and runs
+the tasks that become due, so several consumers in one thread can complete a rebalance by polling in
+turn. With other clocks, or if the broker has ever had a listener, `poll` blocks until there are
+records or other work.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ T = TypeVar("T")
 
 
 class _Retriable(LogStoreError):
-    """A commit failed with an error after which it is retried."""
+    """A commit failed with a retriable error."""
 
 
 class CommitFuture:
@@ -139,7 +139,7 @@ class Consumer:
     Raises
     ------
     InvalidConfigurationError
-        A config is unknown, unsupported, or conflicts with another.
+        A config is unknown or unsupported, or two configs conflict.
 
     Notes
     -----
@@ -147,8 +147,8 @@ class Consumer:
     while another thread is using the consumer. Only `wakeup`, `metrics` and `crash` may be called
     from any thread. Rebalance listeners run inside `poll`.
 
-    If the broker was opened read-only, the consumer does not join its group. It reads all
-    partitions of its topics, starting at the group's committed offsets, and cannot commit.
+    On a read-only broker, the consumer does not join its group. It reads all partitions of its
+    topics, starting at the group's committed offsets, and cannot commit.
     """
 
     def __init__(
@@ -194,8 +194,8 @@ class Consumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # If the block raised an error, the last records may not have been processed. Do not commit
-        # them.
+        # If the block raised an error, do not commit: the last records might not have been
+        # processed.
         self.close(autocommit=kind is None)
 
     def __repr__(self) -> str:
@@ -216,8 +216,8 @@ class Consumer:
         topics : collection of str
             Topic names.
         pattern : str, optional
-            Regular expression in RE2 syntax, to be used instead of `topics`. It is matched from the
-            start of the topic name.
+            Regular expression in RE2 syntax, used instead of `topics`. It must match from the start
+            of a topic name.
         listener : object, optional
             Rebalance listener with kafka-python's methods `on_partitions_revoked(partitions)`,
             `on_partitions_assigned(partitions)` and, optionally, `on_partitions_lost(partitions)`.
@@ -225,8 +225,8 @@ class Consumer:
         Raises
         ------
         IllegalStateError
-            Partitions were assigned manually, or the current subscription uses the other of the two
-            parameters.
+            Partitions were assigned manually, or the call would switch between topics and a
+            pattern.
         ValueError, TypeError
             Neither or both of `topics` and `pattern` are given, or `topics` is a single string.
         InvalidRegularExpressionError
@@ -267,9 +267,10 @@ class Consumer:
         self._take_partitions(())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign partitions to this consumer manually. This replaces any previous assignment.
+        """Assign partitions to this consumer manually, replacing any previous assignment.
 
-        Manual assignment does not use group membership. An empty list is the same as `unsubscribe`.
+        Manual assignment does not use group membership. An empty list has the same effect as
+        `unsubscribe`.
 
         Raises
         ------
@@ -295,7 +296,7 @@ class Consumer:
         return None if self._topics is None else set(self._topics)
 
     def assignment(self) -> set[TopicPartition]:
-        """Return the partitions that are currently assigned to this consumer."""
+        """Return the partitions currently assigned to this consumer."""
         return set(self._positions)
 
     def topics(self) -> set[str]:
@@ -322,23 +323,23 @@ class Consumer:
         Parameters
         ----------
         timeout_ms : float
-            Time to wait if no records are available. On a virtual clock, the call does not sleep
-            but advances the time by at most this much. If the broker has ever had a listener, the
-            call blocks instead, and the virtual clock follows the system clock.
+            Maximum time to wait for records. With a virtual clock, the call does not sleep but
+            advances the time by at most this much. If the broker has ever had a listener, the call
+            blocks instead, and the virtual clock follows the system clock.
         max_records : int, optional
             Maximum number of records. [default: `max_poll_records`]
 
         Raises
         ------
         OffsetOutOfRangeError, NoOffsetForPartitionError
-            The offset of a partition is missing or out of range, and `auto_offset_reset` is 'none'.
+            A partition's offset is missing or out of range, and `auto_offset_reset` is 'none'.
         CorruptRecordError
-            A batch is corrupt. The message contains the file and the position.
+            A batch is corrupt. The message contains its file and position.
         FencedInstanceIdError, InconsistentGroupProtocolError, GroupMaxSizeReachedError …
             The group rejected this consumer.
         IllegalStateError
-            The consumer is closed, is being used by another thread, or has neither a subscription
-            nor an assignment.
+            The consumer is closed or in use by another thread, or has neither a subscription nor an
+            assignment.
         WakeupError
             `wakeup` was called.
         """
@@ -363,10 +364,10 @@ class Consumer:
             self._wait(left_ns, is_endless=timeout_ms == float("inf"))
 
     def wakeup(self) -> None:
-        """Interrupt a `poll` in another thread. It raises a `WakeupError`.
+        """Interrupt a `poll` in another thread, which then raises `WakeupError`.
 
-        If no thread is polling, the next `poll` is interrupted. This method may be called from any
-        thread. The consumer can still be used afterwards.
+        If no thread is polling, the next `poll` is interrupted. Any thread may call this method.
+        The consumer remains usable.
         """
         self._is_woken = True
         self._coordinator.scheduler.notify()
@@ -382,8 +383,8 @@ class Consumer:
     def __next__(self) -> ConsumedRecord:
         """Return the next record. Stop after `consumer_timeout_ms` without a record.
 
-        Without a timeout, a consumer on a virtual clock raises `Deadlock` if no scheduled task can
-        produce another record. If the broker has ever had a listener, the call blocks instead.
+        Without a timeout, a consumer with a virtual clock raises `Deadlock` if no scheduled task
+        can produce a record. If the broker has ever had a listener, the call blocks instead.
         """
         if self._closed:
             raise StopIteration
@@ -395,8 +396,8 @@ class Consumer:
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """Return the offset of the next record that will be fetched.
 
-        The position moves past offset gaps, control batches and aborted records, but not past the
-        end of the last batch. It can therefore remain below the end offset, as in other clients.
+        The position advances over offset gaps, control batches and aborted records, but not past
+        the last batch. As in other clients, it may therefore remain below the end offset.
 
         Raises
         ------
@@ -422,23 +423,23 @@ class Consumer:
         position.seek(offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Seek to the first available offset of partitions, or of all assigned partitions.
+        """Seek to the first available offset of the given or of all assigned partitions.
 
-        The offset is looked up by the next `poll` or `position`.
+        The next `poll` or `position` looks up the offset.
         """
         for position in self._require_assigned_or_all(partitions):
             position.seek_to(EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Seek to the end of partitions, or of all assigned partitions.
+        """Seek to the end of the given or of all assigned partitions.
 
-        The offset is looked up by the next `poll` or `position`.
+        The next `poll` or `position` looks up the offset.
         """
         for position in self._require_assigned_or_all(partitions):
             position.seek_to(LATEST)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Suspend fetching from partitions. `poll` returns no records of them until `resume`."""
+        """Suspend fetching from partitions. `poll` skips them until `resume` is called."""
         for tp in partitions:
             self._position_of(tp).is_paused = True
 
@@ -464,14 +465,14 @@ class Consumer:
     ) -> dict[TopicPartition, int]:
         """Return the end offset of each partition.
 
-        This is the high watermark, or with `read_committed` the last stable offset.
+        The end is the high watermark or, with `read_committed`, the last stable offset.
         """
         return {tp: self._end_of(self._log(tp)) for tp in map(to_topic_partition, partitions)}
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Look up the first offset at or after a timestamp in each partition, or None."""
+        """Look up each partition's first offset at or after a timestamp, or None if none exists."""
         from logstore.clients import partition_requests as admin
 
         return admin.offsets_for_times(
@@ -487,19 +488,19 @@ class Consumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit offsets for the group. Defaults to the positions of all assigned partitions.
+        """Commit offsets for the group, by default the positions of all assigned partitions.
 
         Raises
         ------
         CommitFailedError
-            The group has removed this consumer, or rebalanced without it. Nothing was committed.
+            The group has removed this consumer or rebalanced without it. Nothing was committed.
         RebalanceInProgressError
-            The group is rebalancing. Call `poll`, and then commit the partitions that are still
+            The group is rebalancing. Call `poll`, and then commit the partitions that remain
             assigned.
         IllegalStateError
             The consumer has no `group_id`.
         UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, RequestError
-            The offset of a partition was rejected. The other offsets were committed.
+            A partition's offset was rejected. All other offsets were committed.
         KafkaTimeoutError
             The coordinator was unavailable for `timeout_ms`. [default: `request_timeout_ms`]
         """
@@ -547,9 +548,9 @@ class Consumer:
         return self._consumed_offsets() if offsets is None else to_offsets(offsets)
 
     def _commit_once(self, wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> str | None:
-        """Commit offsets once.
+        """Try to commit offsets once.
 
-        Return a retriable error, or None, and raise other errors like `commit`.
+        Return the name of a retriable error, or None on success. Raise other errors like `commit`.
         """
         membership = self._require_membership()
         if not wanted:
@@ -584,7 +585,7 @@ class Consumer:
         )
 
     def _commit_now(self, wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit offsets without retries, and raise any error."""
+        """Commit offsets without retries. Raise any error."""
         if (error := self._commit_once(wanted)) is not None:
             raise kafka_exception(error, f"{self!r} could not commit: {error}")
 
@@ -611,9 +612,9 @@ class Consumer:
     def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
     ) -> Any:  # noqa: ANN401  # kafka-python's: the type depends on `metadata`
-        """Return the committed offset of a partition, or None.
+        """Return the committed offset of a partition, or None if there is none.
 
-        With `metadata`, the result is an OffsetAndMetadata.
+        With `metadata`, the result is an `OffsetAndMetadata`.
         """
         tp = to_topic_partition(partition)
         self._check_open()
@@ -624,7 +625,7 @@ class Consumer:
         return committed if metadata or committed is None else committed.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return the group metadata of this consumer, to pass to `send_offsets_to_transaction`.
+        """Return this consumer's group metadata for `send_offsets_to_transaction`.
 
         Raises
         ------
@@ -639,8 +640,8 @@ class Consumer:
         Parameters
         ----------
         raw : bool
-            Return the metrics by name only, without the groups and without the lag of each
-            partition.
+            Whether to return metrics by name only, without groups and without the lags of
+            partitions.
         """
         self._check_open()
         if not self.config.metrics_enabled:
@@ -657,12 +658,13 @@ class Consumer:
     # -- closing -------------------------------------------------------------------------------
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Close the consumer. Commit its positions if auto-commit is enabled, and leave the group.
+        """Close the consumer: commit its positions if auto-commit is enabled, and leave the group.
 
         Raises
         ------
         IllegalStateError
-            Another thread is using the consumer. Call `wakeup`, and close it in that thread.
+            Another thread is using the consumer. Call `wakeup`, and close the consumer in that
+            thread.
         """
         self._close(autocommit=autocommit, waits=True, timeout_ms=timeout_ms)
 
@@ -674,7 +676,7 @@ class Consumer:
         The broker calls this when it closes.
 
         If `waits` is True, the commit is retried while the coordinator is unavailable, and the call
-        returns after the in-sync replicas have the record of the member's leaving.
+        returns once the member's removal is replicated.
         """
         if self._closed:
             return
@@ -710,7 +712,7 @@ class Consumer:
     # -- inside: the group -----------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Continue a rebalance that is in progress, and commit offsets if an auto-commit is due."""
+        """Continue a rebalance in progress, and commit offsets if an auto-commit is due."""
         if self._topics is not None:
             self._watch_topics()
             if self._membership is not None:
@@ -742,8 +744,8 @@ class Consumer:
         membership.keep_polling()
         if membership.phase is Phase.MEMBER and not membership.is_lost:
             # Clients learn about a rebalance from their next heartbeat. A heartbeat is cheap here,
-            # so one is sent for each poll. Members in one thread can then rebalance within a few
-            # polls, without waiting.
+            # so each poll sends one, and members in one thread can rebalance within a few polls
+            # without waiting.
             membership.send_heartbeat()
         while membership.has_news or membership.must_join:
             if membership.must_join:
@@ -831,7 +833,7 @@ class Consumer:
     # -- inside: partitions ----------------------------------------------------------------
 
     def _take_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Set the assigned partitions. A partition that was assigned before keeps its position."""
+        """Set the assigned partitions. Partitions that remain assigned keep their positions."""
         before = self._positions
         self._positions = {tp: before.get(tp) or Position(tp) for tp in partitions}
         for tp in before.keys() - self._positions.keys():
@@ -852,8 +854,7 @@ class Consumer:
                 fetched[tp] = records
                 self._metrics.record_fetch(len(records), sum(map(_size_of, records)))
                 left -= len(records)
-        # Move the partitions that were just read to the end of the list, so that no partition
-        # starves.
+        # Move the partitions just read to the end, so that no partition starves.
         for tp in fetched:
             self._positions[tp] = self._positions.pop(tp)
         return fetched
@@ -864,7 +865,7 @@ class Consumer:
         except UnknownTopicOrPartitionError:
             if self._is_assigned:
                 raise
-            return []  # the topic was deleted, and the next rebalance removes the partition
+            return []  # the topic was deleted; the next rebalance removes the partition
         if position.offset is None and not self._may_resolve(position):
             return []
         if self._faults and not self._may_fetch(position):
@@ -879,7 +880,7 @@ class Consumer:
             return position.take(log, self.config, limit)
 
     def _may_resolve(self, position: Position) -> bool:
-        """Look up a position. Return False if the coordinator is currently unavailable."""
+        """Look up a position. Return False if the coordinator is unavailable."""
         if self._clock.monotonic_ns() < position.retry_ns:
             return False
         try:
@@ -920,7 +921,7 @@ class Consumer:
         return True
 
     def _resolve_position(self, position: Position) -> int:
-        """Return the position in a partition, looking it up if it is not known."""
+        """Return the position in a partition, looking it up if it is unknown."""
         if position.offset is None:
             tp = position.topic_partition
             reset = position.reset
@@ -953,7 +954,7 @@ class Consumer:
     # -- inside: waiting -------------------------------------------------------------------
 
     def _wait(self, left_ns: int, *, is_endless: bool) -> None:
-        """Wait until there is something to do, or until the timeout of the poll."""
+        """Wait until there are records or other work, or until the timeout."""
         scheduler = self._coordinator.scheduler
         for tp in self._positions.keys() - self._subscriptions.keys():
             with suppress(UnknownTopicOrPartitionError):
@@ -1021,7 +1022,7 @@ class Consumer:
 
 
 def _size_of(record: ConsumedRecord) -> int:
-    """Return the total size of the key, the value and the headers in bytes."""
+    """Return the total size of a record's key, value and headers in bytes."""
     sizes = (
         record.serialized_key_size,
         record.serialized_value_size,

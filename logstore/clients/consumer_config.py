@@ -1,7 +1,7 @@
 """Consumer configuration: kafka-python's names, defaults and conflict rules.
 
-The other configs of kafka-python 3's `KafkaConsumer` only apply to network connections. They are
-accepted and ignored. An unknown name is an error.
+The remaining configs of kafka-python 3's `KafkaConsumer` only apply to network connections and are
+ignored. An unknown name is an error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OTHER_PROTOCOL_CONFIGS = {
         "heartbeat_interval_ms",
     ),
 }
-"""The configs that are not allowed with each group protocol, as in the Java consumer."""
+"""The configs that each group protocol disallows, as in the Java consumer."""
 RESETS = {"smallest": EARLIEST, "largest": LATEST, EARLIEST: EARLIEST, LATEST: LATEST, NONE: NONE}
 
 _INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
@@ -101,7 +101,7 @@ def _assignors(_: str, value: object) -> tuple[Assignor, ...]:
 
 
 def _assignor(given: object) -> Assignor:
-    """Return an assignor given by its name or by kafka-python's class."""
+    """Return an assignor, given its name or kafka-python's class."""
     name = given if isinstance(given, str) else getattr(given, "name", None)
     if name not in ASSIGNORS:
         raise InvalidConfigurationError(
@@ -112,7 +112,7 @@ def _assignor(given: object) -> Assignor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """The configuration of a consumer. All times are in ms.
+    """The configuration of a consumer. All times are in milliseconds.
 
     Attributes
     ----------
@@ -121,20 +121,21 @@ class ConsumerConfig:
     group_instance_id : str or None
         Instance id of a static member (KIP-345).
     auto_offset_reset : str
-        Where to start reading without a valid offset: `earliest` or `latest`. If `none`, an
-        error is raised instead.
+        Where to start reading without a valid offset: `earliest` or `latest`, or `none` to raise
+        an error.
     assignors : tuple of Assignor
-        Assignors in order of preference. Either all of them are cooperative or none is.
+        Assignors in order of preference. All of them must have the same rebalance protocol
+        (cooperative or eager).
     consumer_timeout_ms : float
-        An iteration stops after this time without a record.
+        Iteration stops after this time without a record.
     retry_backoff_ms : int
-        Time to wait before a retry after a retriable error.
+        How long to wait before retrying after a retriable error.
     request_timeout_ms : float
         Default timeout of `commit`.
     uses_consumer_protocol : bool
-        Whether the consumer uses the protocol of KIP-848 to join its group.
+        Whether the consumer joins its group with the consumer protocol (KIP-848).
     group_remote_assignor : str or None
-        The server-side assignor that the consumer prefers with that protocol.
+        The preferred server-side assignor with that protocol.
     """
 
     client_id: str = config("client_id", None, lambda _, name: name or "logstore-consumer")
@@ -167,13 +168,13 @@ class ConsumerConfig:
 
     @classmethod
     def of(cls, configs: Mapping[str, Any]) -> ConsumerConfig:
-        """Parse the configs given in kafka-python's form.
+        """Parse configs in kafka-python's format.
 
         Raises
         ------
         InvalidConfigurationError
-            A name is unknown (the message suggests the most similar one), a value is invalid, or
-            two values contradict each other.
+            A name is unknown (the message suggests the most similar name), a value is invalid, or
+            two values conflict.
         """
         check_names("consumer", configs, DEFAULTS)
         values = parse_configs(cls, configs)
@@ -198,4 +199,4 @@ class ConsumerConfig:
 
 
 DEFAULTS = defaults_of(ConsumerConfig)
-"""Supported configs. The others of `logstore.clients.settings` have no effect."""
+"""Defaults of the supported configs. The rest of `logstore.clients.settings` has no effect."""

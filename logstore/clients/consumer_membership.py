@@ -1,9 +1,9 @@
 """A consumer's membership in a consumer group of KIP-848, without a network.
 
-The broker computes the assignment and returns it in its heartbeat responses. As in `Membership`, no
-method waits. `advance` sends a heartbeat if one is due, and handles the response if it has arrived.
-When the assignment changes, the consumer first gives up its revoked partitions. The next call of
-`advance` reports the remaining ones to the broker.
+The broker computes the assignment and returns it in heartbeat responses. As in `Membership`,
+`advance` does not wait: it sends a heartbeat if necessary, and handles a response that has arrived.
+When the assignment changes, the consumer first stops using the revoked partitions. The next
+`advance` reports the remaining partitions to the broker.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _FATAL = (
     "GROUP_MAX_SIZE_REACHED",
     "INVALID_GROUP_ID",
 )
-"""The errors after which joining again does not help."""
+"""Fatal errors, after which the member does not try to rejoin."""
 
 
 class ConsumerProtocolMembership(GroupMembership):
     """A consumer's membership in a group of the consumer protocol; see `GroupMembership`.
 
-    This protocol has no SYNCING phase. The member generates its own id and never changes it.
+    This protocol has no SYNCING phase. The member generates its id and never changes it.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class ConsumerProtocolMembership(GroupMembership):
 
     @property
     def is_cooperative(self) -> bool:
-        """Always True: a member only revokes the partitions that are assigned to other members."""
+        """Always True: a member only revokes partitions that move to other members."""
         return True
 
     @property
     def is_stale(self) -> bool:
-        """Always False: the broker detects changes of the number of partitions."""
+        """Always False: the broker detects changes in partition counts."""
         return False
 
     @property
@@ -83,12 +83,12 @@ class ConsumerProtocolMembership(GroupMembership):
 
     @property
     def _is_unanswered(self) -> bool:
-        """Whether a heartbeat was sent to a coordinator that has since failed or moved."""
+        """Whether the coordinator has failed or moved since the last heartbeat was sent."""
         return self._is_waiting and self._coordinator.is_unanswered
 
     @property
     def must_join(self) -> bool:
-        """Whether the next `advance` will join the group. The consumer has to prepare for that."""
+        """Whether the next `advance` will join the group, for which the consumer must prepare."""
         return self.phase is Phase.OUTSIDE and not self._is_backing_off
 
     @property
@@ -102,13 +102,13 @@ class ConsumerProtocolMembership(GroupMembership):
         self._reports_topics = self._reports_owned = True
 
     def watch(self, topics: frozenset[str]) -> None:
-        """Report the subscription in the next heartbeat if it has changed."""
+        """Set the subscription. If it has changed, the next heartbeat reports it."""
         if topics != self._topics:
             self._reports_topics = True
         self._topics = topics
 
     def advance(self) -> bool:
-        """Make as much progress as possible without waiting. Return True after a new assignment.
+        """Make as much progress as possible without waiting. Return whether partitions changed.
 
         Raises
         ------
@@ -143,14 +143,14 @@ class ConsumerProtocolMembership(GroupMembership):
         self._forget()
 
     def mark_lost(self, error: str) -> None:
-        """Handle an error that says that the group does not know this member or its epoch."""
+        """Handle an error that means that the group does not know this member or its epoch."""
         del error
         self._stop_heartbeats()
         self._forget()
         self.is_lost = True
 
     def send_heartbeat(self) -> None:
-        """Send a heartbeat, unless the response to an earlier one is still to be handled."""
+        """Send a heartbeat, unless an earlier heartbeat awaits its response or its handling."""
         if not self._is_waiting and self._answer is None:
             self._send(ConsumerHeartbeat(self.group_id, self.member_id, self._epoch))
 
@@ -178,7 +178,7 @@ class ConsumerProtocolMembership(GroupMembership):
         number = self._round
 
         def deliver(result: ConsumerHeartbeatResult) -> None:
-            # otherwise, this is the response to a request that was abandoned
+            # ignore responses to abandoned requests
             if number == self._round:
                 self._is_waiting = False
                 self._answer = result

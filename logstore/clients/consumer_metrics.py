@@ -1,7 +1,7 @@
 """Metrics of a consumer, named like Kafka's `consumer-fetch-manager-metrics` and other groups.
 
-They include the metrics of kafka-python that make sense without a network, and the totals of the
-Java client.
+They include kafka-python's metrics that are meaningful without a network, and the Java client's
+totals.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class ConsumerMetrics:
     Attributes
     ----------
     started_ns : int
-        Monotonic time at which the consumer was created.
+        Monotonic time when the consumer was created.
     fetches : int
-        Number of reads of a partition that returned records.
+        Number of partition reads that returned records.
     size_bytes : int
         Total size of the returned keys, values and headers.
     commits : int
@@ -41,7 +41,7 @@ class ConsumerMetrics:
     commits: int = 0
 
     def record_fetch(self, records: int, size_bytes: int) -> None:
-        """Record that a read of a partition returned records."""
+        """Count a partition read that returned records."""
         self.fetches += 1
         self.records += records
         self.size_bytes += size_bytes
@@ -50,17 +50,16 @@ class ConsumerMetrics:
     def values(
         self, now_ns: int, lags: Mapping[TopicPartition, int]
     ) -> dict[str, dict[str, float]]:
-        """Return the metrics by group and by Kafka's name.
+        """Return the metrics by group and Kafka's metric name.
 
-        Sizes are in bytes, rates are per second.
+        Sizes are in bytes, and rates are per second.
 
         Parameters
         ----------
         lags : mapping
             The lag of each assigned partition, in records.
         """
-        # If no time has passed, all rates are 0. This is the case on a virtual clock that nobody
-        # advanced.
+        # If no time has passed, as on a virtual clock that was not advanced, all rates are 0.
         seconds = (now_ns - self.started_ns) / 1e9 or float("inf")
         fetches = max(self.fetches, 1)
         return {

@@ -1,8 +1,7 @@
-"""Requests of the clients in a broker's process to their coordinators.
+"""Requests of in-process clients to their coordinators.
 
-In a cluster, the coordinator of a group or of a transaction is the broker that leads its partition.
-It can move to another broker, so it is looked up for each request, as Java's clients do after a
-NOT_COORDINATOR error.
+In a cluster, the coordinator of a group or transaction is the leader of its partition. It can move,
+so it is looked up for each request, as the Java clients do after a NOT_COORDINATOR error.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LEAVE_TIMEOUT_MS = 10_000
-"""Time to wait for the response when a member leaves its group."""
+"""How long to wait for the response when a member leaves its group."""
 
 
 class GroupRequests:
-    """Sends the requests of one client to the coordinator of its group.
+    """Sends one client's requests to the coordinator of its group.
 
-    If the coordinator fails or moves in a cluster, a request returns an error in
-    `COORDINATOR_ERRORS`, or gets no response; see `is_unanswered`.
+    If the coordinator fails or moves in a cluster, a request either returns an error in
+    `COORDINATOR_ERRORS` or gets no response; see `is_unanswered`.
 
     Parameters
     ----------
@@ -65,7 +64,7 @@ class GroupRequests:
         self._home = home
         self._group_id = group_id
         self._is_replicated = home.is_replicated
-        # The coordinators that received the last request with a callback, and the last request.
+        # The coordinators of the last request with a callback, and of the last request.
         self._asked: GroupCoordinator | None = None
         self._current: GroupCoordinator | None = None
         moved = home.moved
@@ -82,14 +81,14 @@ class GroupRequests:
 
     @property
     def scheduler(self) -> Scheduler:
-        """The scheduler of the client's broker. It is started if necessary."""
+        """The scheduler of the client's broker, started if necessary."""
         return self._home.scheduler
 
     def may_pass(self, error: str) -> bool:
         """Return whether a join, heartbeat or commit that failed with this error may be retried.
 
-        Errors of a coordinator that is moving in a cluster are temporary. Other errors are
-        temporary only if they come from a fault rule.
+        The errors of a moving coordinator in a cluster are temporary. Other errors are temporary
+        only if a fault rule caused them.
         """
         if self._is_replicated and error in COORDINATOR_ERRORS:
             return True
@@ -100,7 +99,7 @@ class GroupRequests:
         return self._error_of(error) is not None
 
     def _error_of(self, error: LogStoreError) -> str | None:
-        """Return the error of a request if the coordinator was moving, or None."""
+        """Return the request's error name if the coordinator was moving, or None if it was not."""
         if not self._is_replicated:
             return None
         if error.kafka_error in COORDINATOR_ERRORS:
@@ -124,7 +123,7 @@ class GroupRequests:
             return True
 
     def _ask(self, request: Callable[[GroupCoordinator], T], refused: Callable[[str], T]) -> T:
-        """Send a request. If it fails, `refused` converts the error to a result."""
+        """Send a request. If the coordinator is moving, convert the error with `refused`."""
         try:
             return request(self._find())
         except LogStoreError as error:
@@ -138,7 +137,7 @@ class GroupRequests:
     ) -> None:
         """Send a request whose response may arrive later.
 
-        If it fails, `refused` delivers the error.
+        If the coordinator is moving, `refused` delivers the error.
         """
 
         def send(coordinator: GroupCoordinator) -> None:
@@ -171,8 +170,7 @@ class GroupRequests:
     ) -> str | None:
         """Send a heartbeat; see `GroupCoordinator.heartbeat`.
 
-        Also returns None while the coordinator is moving. The session timeout restarts with the
-        next heartbeat.
+        While the coordinator is moving, also return None: the next heartbeat restarts the session.
         """
 
         def heartbeat(coordinator: GroupCoordinator) -> str | None:
@@ -237,24 +235,24 @@ class GroupRequests:
 
 
 class _Coordinator(Protocol):
-    """A coordinator of groups or of transactions."""
+    """A group or transaction coordinator."""
 
     @property
     def is_over(self) -> bool:
-        """Whether its broker has ended."""
+        """Whether the coordinator's broker has stopped."""
 
 
 def _has_ended(error: LogStoreError, home: _Coordinator, current: _Coordinator | None) -> bool:
-    """Return whether a request failed because the broker of its coordinator has ended.
+    """Return whether a request failed because the coordinator's broker has stopped.
 
-    Other wrong uses raise an `IllegalStateError` too, and a retry would not help.
+    Incorrect calls also raise `IllegalStateError`, but must not be retried.
 
     Parameters
     ----------
     home : _Coordinator
-        Coordinator of the client's broker.
+        The coordinator on the client's broker.
     current : _Coordinator or None
-        Coordinator that got the request; None if it was not found.
+        The coordinator that got the request, or None if it was not found.
     """
     return (
         isinstance(error, IllegalStateError)
@@ -264,19 +262,20 @@ def _has_ended(error: LogStoreError, home: _Coordinator, current: _Coordinator |
 
 
 class TransactionRequests:
-    """Sends the requests of one producer to its transaction coordinator.
+    """Sends one producer's requests to its transaction coordinator.
 
     Parameters
     ----------
     home : TransactionCoordinator
         The coordinator on the producer's broker.
     transactional_id : str or None
-        None for a producer without transactions. It has no coordinator of its own.
+        The transactional id, or None for a producer without transactions, whose requests are never
+        retried.
     clock : Clock
     timeout_ms : float
-        How long a request is retried in a cluster.
+        How long requests are retried in a cluster.
     backoff_ms : float
-        Time between two attempts.
+        Time between attempts.
     """
 
     def __init__(
@@ -293,7 +292,7 @@ class TransactionRequests:
         self._timeout_ms = timeout_ms
         self._backoff_ms = backoff_ms
         self._is_replicated = home.is_replicated
-        self._current: TransactionCoordinator | None = None  # that gets the present request
+        self._current: TransactionCoordinator | None = None  # receives the current request
 
     def current(self) -> TransactionCoordinator:
         """Return the current coordinator.
@@ -320,7 +319,7 @@ class TransactionRequests:
         Raises
         ------
         KafkaTimeoutError
-            The coordinator did not become available in time. The request may have been executed.
+            The coordinator did not become available in time. The request might have been executed.
         LogStoreError
             The request failed.
         """
@@ -342,4 +341,4 @@ class TransactionRequests:
 
 
 _TRANSACTION_ERRORS = COORDINATOR_ERRORS | {"CONCURRENT_TRANSACTIONS", "NOT_ENOUGH_REPLICAS"}
-"""Errors of a coordinator that is moving, or that is still handling an earlier request."""
+"""Errors of a coordinator that is moving or still handling an earlier request."""

@@ -1,7 +1,7 @@
-"""The batches of a producer, and the futures of its records with kafka-python's API.
+"""The batches of a producer, and its records' futures with kafka-python's API.
 
 Batches are sent synchronously, so a future is done as soon as its batch has been sent. `get` sends
-the batch if it is lingering.
+a lingering batch.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class ProducedMetadata(NamedTuple):
     offset : int
         Offset of the record, or -1 with `acks=0`.
     timestamp : int
-        Timestamp of the record in Unix ms. This is the append time if the topic's
+        Timestamp of the record in Unix milliseconds: the append time if the topic's
         `message.timestamp.type` is LogAppendTime.
     checksum : None
         Always None, because records have no checksums since message format v2.
     serialized_key_size, serialized_value_size, serialized_header_size : int
-        Sizes in bytes, or -1 for null or without headers.
+        Sizes in bytes, or -1 for a null or if there are no headers.
     """
 
     topic: str
@@ -57,9 +57,9 @@ class _Outcome(NamedTuple):
     ----------
     first_row : int
     offset : int
-        Offset of the first record, or -1 if it is unknown, as with `acks=0`.
+        Offset of the first record, or -1 if unknown, as with `acks=0`.
     log_append_time : int
-        The append time if it was set by the log, otherwise -1.
+        The append time set by the log, or -1 if the log did not set it.
     errors : sequence of LogStoreError
         The error of each record. Empty if the records were stored.
     """
@@ -71,11 +71,10 @@ class _Outcome(NamedTuple):
 
 
 class ProducerBatch(OpenBatch):
-    """A batch of records for one partition that are sent together, with the outcome of each record.
+    """A batch of one partition's records, and the outcome of each record.
 
     Futures look up their outcome in the batch, because setting the result of each future would take
-    as long as storing its record. After a batch has been settled, it only retains the sizes and
-    timestamps of its records.
+    as long as storing its record. A settled batch only retains its records' sizes and timestamps.
 
     Parameters
     ----------
@@ -86,9 +85,9 @@ class ProducerBatch(OpenBatch):
     linger_ms : float
         Time after which the batch must be sent.
     lock : context manager
-        The producer's lock. It must be held to change the batch, but not to read an outcome.
+        The producer's lock. The caller must hold it to change the batch, but not to read outcomes.
     send : callable
-        Sends the batch if it has not been sent yet.
+        Sends the batch unless it was already sent.
     """
 
     __slots__ = (
@@ -122,13 +121,13 @@ class ProducerBatch(OpenBatch):
         self.lock = lock
         self._send = send
         self.sizes: list[int] = []
-        # Rows are settled in order. All rows below this one have an outcome.
+        # Rows are settled in order. All rows below this number have an outcome.
         self.settled_rows = 0
         self._outcomes: list[_Outcome] = []
         self._key_sizes: list[int] = []
         self._value_sizes: list[int] = []
         self._header_sizes: dict[int, int] = {}
-        # Callbacks and errbacks by row. Only few records have any.
+        # Callbacks and errbacks by row, for the few records that have any.
         self._listeners: dict[int, tuple[list[Callable[..., object]], ...]] = {}
 
     def send(self) -> None:
@@ -136,7 +135,7 @@ class ProducerBatch(OpenBatch):
         self._send(self)
 
     def cut(self, row: int) -> None:
-        """Remove all rows from `row` on. They may be incomplete."""
+        """Remove `row`, which may be incomplete, and all later rows."""
         for column in (self.keys, self.values, self.timestamps, self.sizes):
             del column[row:]
         self.headers.pop(row, None)
@@ -148,10 +147,9 @@ class ProducerBatch(OpenBatch):
         log_append_time: int = NO_TIMESTAMP,
         errors: Sequence[LogStoreError] = (),
     ) -> None:
-        """Set the outcome of all unsettled rows below `stop`. The lock must be held.
+        """Set the outcome of all unsettled rows below `stop`. The caller must hold the lock.
 
-        `offset` is the offset of the first row. It is -1 if `acks` is 0, or if the row has no
-        offset.
+        `offset` is the offset of the first row, or -1 if it has no offset or `acks` is 0.
         """
         start, count = self.settled_rows, len(self.timestamps)
         assert start < stop <= count, "an outcome is final"
@@ -167,7 +165,7 @@ class ProducerBatch(OpenBatch):
             self.keys, self.values, self.headers, self.sizes = [], [], {}, []
 
     def metadata(self, row: int) -> ProducedMetadata | None:
-        """Return the metadata of a record. None if the record was rejected or is still pending."""
+        """Return the metadata of a record, or None if it was rejected or is pending."""
         outcome = self._outcome(row)
         if outcome is None or outcome.errors:
             return None
@@ -188,7 +186,7 @@ class ProducerBatch(OpenBatch):
         )
 
     def error(self, row: int) -> LogStoreError | None:
-        """Return the error of a record. None if the record was stored or is still pending."""
+        """Return the error of a record, or None if it was stored or is pending."""
         outcome = self._outcome(row)
         return outcome.errors[row - outcome.first_row] if outcome and outcome.errors else None
 
@@ -199,7 +197,7 @@ class ProducerBatch(OpenBatch):
         return outcomes[bisect_right(outcomes, row, key=_first_row) - 1]
 
     def listen(self, row: int, function: Callable[..., object], *, to_errors: bool) -> bool:
-        """Register a callback for one kind of outcome. Return False if the outcome is known."""
+        """Register a callback or errback. Return False if the outcome is already known."""
         with self.lock:
             if row < self.settled_rows:
                 return False
@@ -207,7 +205,7 @@ class ProducerBatch(OpenBatch):
             return True
 
     def run_callbacks(self) -> None:
-        """Run the callbacks of all settled records. The lock must not be held."""
+        """Run the callbacks of all settled records. The caller must not hold the lock."""
         for row in sorted(self._listeners):
             error = self.error(row)
             metadata = self.metadata(row)
@@ -223,7 +221,7 @@ def _first_row(outcome: _Outcome) -> int:
 
 
 def size_of_headers(headers: Iterable[Header]) -> int:
-    """Return the size of a record's headers, as reported in its metadata."""
+    """Return the size of a record's headers as reported in its metadata."""
     return sum(len(name.encode()) + len(value or b"") for name, value in headers)
 
 
@@ -251,12 +249,12 @@ class FutureRecordMetadata:
 
     @property
     def value(self) -> ProducedMetadata | None:
-        """The metadata of the record. None if it was rejected or is still pending."""
+        """The metadata of the record, or None if it was rejected or is pending."""
         return self._batch.metadata(self._row)
 
     @property
     def exception(self) -> LogStoreError | None:
-        """The error of the record. None if it was stored or is still pending."""
+        """The error of the record, or None if it was stored or is pending."""
         return self._batch.error(self._row)
 
     def succeeded(self) -> bool:
@@ -272,7 +270,7 @@ class FutureRecordMetadata:
         return False
 
     def get(self, timeout: float | None = None) -> ProducedMetadata:
-        """Return the metadata of the record. If its batch is lingering, it is sent first.
+        """Return the metadata of the record, after sending its batch if that is lingering.
 
         Parameters
         ----------
@@ -298,7 +296,7 @@ class FutureRecordMetadata:
     ) -> Self:
         """Call `function(*args, metadata, **kwargs)` when the record has been stored.
 
-        If it has been stored already, the function is called immediately. Its exceptions are
+        If the record is already stored, the function is called immediately. Its exceptions are
         logged.
         """
         callback = partial(function, *args, **kwargs) if args or kwargs else function
@@ -311,7 +309,7 @@ class FutureRecordMetadata:
     def add_errback(self, function: Callable[..., object], *args: object, **kwargs: object) -> Self:
         """Call `function(*args, exception, **kwargs)` when the record has been rejected.
 
-        If it has been rejected already, the function is called immediately. Its exceptions are
+        If the record is already rejected, the function is called immediately. Its exceptions are
         logged.
         """
         errback = partial(function, *args, **kwargs) if args or kwargs else function
@@ -322,13 +320,13 @@ class FutureRecordMetadata:
         return self
 
     def add_both(self, function: Callable[..., object], *args: object, **kwargs: object) -> Self:
-        """Add a callback that is called with the metadata or with the exception."""
+        """Add a callback that is called with either the metadata or the exception."""
         self.add_callback(function, *args, **kwargs)
         return self.add_errback(function, *args, **kwargs)
 
 
 class StoredRecord(FutureRecordMetadata):
-    """The future of a record that was stored without a batch before `Producer.send` returned."""
+    """The future of a record that `Producer.send` stored without a batch."""
 
     __slots__ = ("metadata",)
 

@@ -1,6 +1,6 @@
-"""The parts of a consumer's membership that are common to both group protocols.
+"""The parts of a consumer's membership that both group protocols share.
 
-These are the identity of the member, its heartbeats, and the timer of `max_poll_interval_ms`.
+These are the member's identity, its heartbeats, and the timer for `max_poll_interval_ms`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RETRY_TASK = "consumer-retry"
 
 
 class Phase(enum.Enum):
-    """The phase of a rebalance that a member is in."""
+    """The current rebalance phase of a member."""
 
     OUTSIDE = "outside"
     JOINING = "joining"
@@ -43,19 +43,19 @@ class GroupMembership(ABC):
     Attributes
     ----------
     phase : Phase
-        The current phase of the rebalance.
+        The current rebalance phase.
     member_id : str
-        The id of this member. Empty until the coordinator has assigned one.
+        The id of this member, or "" if the coordinator has not assigned an id yet.
     share : tuple of TopicPartition
-        The partitions that were last assigned to this member.
+        The last partitions assigned to this member.
     is_lost : bool
-        Whether the group has removed this member. Its partitions may already belong to other
-        members.
+        Whether the group has removed this member, so that its partitions may already belong to
+        other members.
 
     Notes
     -----
-    All methods are called by the consumer's thread. Only heartbeats are sent by the scheduler's
-    thread.
+    The consumer's thread calls all methods, except that the scheduler's thread sends periodic
+    heartbeats.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class GroupMembership(ABC):
     @property
     @abstractmethod
     def is_stale(self) -> bool:
-        """Whether this member is the leader and the number of partitions of a topic has changed."""
+        """Whether this member leads the group and a topic's number of partitions has changed."""
 
     @property
     @abstractmethod
@@ -101,19 +101,19 @@ class GroupMembership(ABC):
     @property
     @abstractmethod
     def must_join(self) -> bool:
-        """Whether the next `advance` will join or rejoin. The consumer has to prepare for that."""
+        """Whether the next `advance` will (re)join, for which the consumer must prepare."""
 
     @abstractmethod
     def request_rejoin(self) -> None:
-        """Rejoin, or report the full state of this member, in the next `advance`."""
+        """Make the next `advance` rejoin, or report the full state of this member."""
 
     @abstractmethod
     def watch(self, topics: frozenset[str]) -> None:
-        """Check whether the subscription has changed."""
+        """Set the subscription, and detect whether it has changed."""
 
     @abstractmethod
     def advance(self) -> bool:
-        """Make as much progress as possible without waiting. Return True after a new assignment.
+        """Make as much progress as possible without waiting. Return whether partitions changed.
 
         Raises
         ------
@@ -128,12 +128,12 @@ class GroupMembership(ABC):
         Parameters
         ----------
         waits : bool
-            Whether to wait until all in-sync replicas have the change.
+            Whether to wait until the change is replicated.
         """
 
     @abstractmethod
     def mark_lost(self, error: str) -> None:
-        """Handle an error that says that the coordinator does not know this member."""
+        """Handle an error that means that the coordinator does not know this member."""
 
     @abstractmethod
     def send_heartbeat(self) -> None:
@@ -156,7 +156,7 @@ class GroupMembership(ABC):
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """The group metadata of this member, which transactions need."""
+        """The group metadata of this member, for transactions."""
         return ConsumerGroupMetadata(
             self.group_id, self.generation_id, self.member_id, self._config.group_instance_id
         )
@@ -167,7 +167,7 @@ class GroupMembership(ABC):
         self._forget()
 
     def keep_polling(self) -> None:
-        """Restart the timer of `max_poll_interval_ms`. A wait inside `poll` counts as polling."""
+        """Restart the `max_poll_interval_ms` timer. Waiting inside `poll` counts as polling."""
         self._polled_ns = self._runtime.clock.monotonic_ns()
 
     @property

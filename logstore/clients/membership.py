@@ -1,10 +1,10 @@
 """A consumer's membership in its group: Java's ConsumerCoordinator, without a network.
 
-No method waits. `advance` makes as much progress as possible without waiting: it joins the group,
-assigns the partitions if this member is the leader, and syncs. Some responses depend on the other
-members and arrive later. `has_news` is then True, and the next `advance` handles the response. A
-task sends heartbeats as long as the consumer polls within `max_poll_interval_ms`. Their errors are
-handled by the next `advance`.
+`advance` makes as much progress as possible without waiting: it joins the group, assigns the
+partitions if this member is the leader, and syncs. Responses that depend on other members arrive
+later: `has_news` becomes True, and the next `advance` handles the response. A task sends heartbeats
+as long as the consumer polls within `max_poll_interval_ms`. The next `advance` handles the
+consequences of heartbeat errors.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FATAL = (
     "INVALID_GROUP_ID",
     "INVALID_SESSION_TIMEOUT",
 )
-"""The errors after which joining again does not help."""
+"""Fatal errors, after which the member does not try to rejoin."""
 
 
 class Membership(GroupMembership):
@@ -56,7 +56,7 @@ class Membership(GroupMembership):
     Parameters
     ----------
     partition_counts : callable
-        Returns the partition counts of the given topics. Topics that do not exist are left out.
+        Returns the partition counts of the given topics that exist.
     """
 
     def __init__(
@@ -97,40 +97,40 @@ class Membership(GroupMembership):
 
     @property
     def _is_unanswered(self) -> bool:
-        """Whether a join or sync was sent to a coordinator that has since failed or moved."""
+        """Whether the coordinator has failed or moved since the last join or sync was sent."""
         is_waiting = self.phase in (Phase.JOINING, Phase.SYNCING)
         return is_waiting and self._coordinator.is_unanswered
 
     @property
     def must_join(self) -> bool:
-        """Whether the next `advance` will join or rejoin. The consumer has to prepare for that."""
+        """Whether the next `advance` will (re)join, for which the consumer must prepare."""
         needs_join = self.phase is Phase.OUTSIDE or (
             self.phase is Phase.MEMBER and self._wants_rejoin
         )
         return needs_join and not self._is_backing_off
 
     def request_rejoin(self) -> None:
-        """Rejoin the group in the next `advance`."""
+        """Make the next `advance` rejoin the group."""
         self._wants_rejoin = True
 
     @property
     def is_stale(self) -> bool:
-        """Whether this member is the leader and the number of partitions of a topic has changed."""
+        """Whether this member leads the group and a topic's number of partitions has changed."""
         if self.phase is not Phase.MEMBER or not self._is_leader:
             return False
         return self._partition_counts(self._all_topics) != self._counts_assigned
 
     def watch(self, topics: frozenset[str]) -> None:
-        """Rejoin the group if the subscription has changed.
+        """Set the subscription. If it has changed, the next `advance` rejoins the group.
 
-        The leader also rejoins if the number of partitions of a subscribed topic has changed.
+        The leader also rejoins if a subscribed topic's number of partitions has changed.
         """
         if self.phase is not Phase.OUTSIDE and (topics != self._topics or self.is_stale):
             self._wants_rejoin = True
         self._topics = topics
 
     def advance(self) -> bool:
-        """Make as much progress as possible without waiting. Return True after a new assignment.
+        """Make as much progress as possible without waiting. Return True after an assignment.
 
         Raises
         ------
@@ -160,7 +160,7 @@ class Membership(GroupMembership):
         self._forget()
 
     def mark_lost(self, error: str) -> None:
-        """Handle an error that says that the coordinator does not know this member."""
+        """Handle an error that means that the coordinator does not know this member."""
         self.is_lost = True
         if error == "UNKNOWN_MEMBER_ID":
             self.member_id = NO_MEMBER
@@ -191,7 +191,7 @@ class Membership(GroupMembership):
         )
 
     def _encode_subscription(self, assignor: Assignor) -> bytes:
-        """Encode the subscription in the format of an assignor."""
+        """Encode the subscription in an assignor's format."""
         owned = () if self.is_lost else self.share
         user_data = None
         if assignor.name == "sticky":
@@ -211,7 +211,7 @@ class Membership(GroupMembership):
         number = self._round
 
         def deliver(result: JoinResult | SyncResult) -> None:
-            # otherwise, this is the response to a request that was abandoned
+            # ignore responses to abandoned requests
             if number == self._round:
                 self._answer = result
                 self._coordinator.scheduler.notify()
@@ -249,7 +249,7 @@ class Membership(GroupMembership):
         )
 
     def _assign(self, answer: JoinResult) -> dict[str, bytes]:
-        """Assign the partitions of the subscribed topics to all members, as the group leader."""
+        """As the group leader, assign the partitions of subscribed topics to all members."""
         members = {each.member_id: decode_subscription(each.metadata) for each in answer.members}
         self._all_topics = {
             topic for subscription in members.values() for topic in subscription.topics
@@ -309,7 +309,7 @@ class Membership(GroupMembership):
         self.mark_lost("UNKNOWN_MEMBER_ID")
 
     def send_heartbeat(self) -> None:
-        """Send a heartbeat and handle an error in its response."""
+        """Send a heartbeat, and handle an error in its response."""
         error = self._coordinator.heartbeat(
             self.generation_id, self.member_id, self._config.group_instance_id
         )

@@ -17,12 +17,12 @@ _HEADER_OVERHEAD = 10
 
 
 class OpenBatch(RecordLists):
-    """Records up to a size limit. The sizes of the records are upper bounds.
+    """Records up to a size limit, based on upper bounds of their sizes.
 
     Parameters
     ----------
     limit_bytes : int
-        See `limit_of`. A single record may be larger. In this case, the log accepts or rejects the
+        See `limit_of`. A single larger record is still added, and the log accepts or rejects the
         batch.
     """
 
@@ -34,7 +34,7 @@ class OpenBatch(RecordLists):
         self.size_bytes = HEADER_SIZE
 
     def has_room(self, size_bytes: int) -> bool:
-        """Return whether a record of this size still fits."""
+        """Return whether a record of the given size fits, or the batch is empty."""
         return self.size_bytes + size_bytes <= self.limit_bytes or not self.keys
 
     def add(
@@ -45,7 +45,7 @@ class OpenBatch(RecordLists):
         headers: tuple[Header, ...],
         size_bytes: int,
     ) -> bool:
-        """Add a record that fits. Return True if the batch is full afterwards."""
+        """Add a record that fits. Return whether the batch is now full."""
         if headers:
             self.headers[len(self.keys)] = headers
         self.keys.append(key)
@@ -56,7 +56,7 @@ class OpenBatch(RecordLists):
 
 
 def limit_of(config: LogConfig, batch_bytes: int | None = None) -> int:
-    """Return the size of the largest batch that a log with this configuration accepts."""
+    """Return the maximum batch size for a log, at most `batch_bytes`."""
     limit = min(config.max_message_bytes, config.segment_bytes)
     return limit if batch_bytes is None else min(limit, batch_bytes)
 

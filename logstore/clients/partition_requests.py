@@ -1,4 +1,4 @@
-"""Requests that apply to several partitions and return a result for each of them."""
+"""Requests for several partitions, with a result for each partition."""
 
 from __future__ import annotations
 

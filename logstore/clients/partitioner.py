@@ -10,7 +10,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Return the unsigned 32-bit murmur2 hash of `data`. The seed is the one of Kafka's clients."""
+    """Return the unsigned 32-bit murmur2 hash of `data`, with the seed of Kafka's clients."""
     length = len(data)
     h = (_SEED ^ length) & _MASK
     whole = length & ~3
@@ -31,7 +31,7 @@ def murmur2(data: bytes) -> int:
 class Partitioner:
     """Kafka's default partitioner.
 
-    It hashes the key. Records without a key are distributed round-robin, one batch at a time.
+    It hashes keys. Records without a key are distributed round-robin, one batch at a time.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """The positions of a consumer in its partitions, and reading from a position.
 
-A position moves past everything that a consumer does not return: offset gaps within or between
+A position advances over everything that a consumer does not return: offset gaps within or between
 batches, control batches, aborted records and empty batches. As in other clients, it stops after the
-last batch. If the log ends with a gap that is not covered by a batch, the position remains below
-the end offset.
+last batch. If the log ends with a gap that no batch covers, the position remains below the end
+offset.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class ConsumedRecord(NamedTuple):
     leader_epoch : int
         Leader epoch of the batch, or -1 if it has none.
     timestamp : int
-        Timestamp in Unix ms.
+        Timestamp in Unix milliseconds.
     timestamp_type : TimestampType
-        Whether the timestamp was set by the producer or by the log.
+        Whether the producer or the log set the timestamp.
     key, value : Any
-        The deserialized key and value. Without a deserializer, they are bytes, or None for null.
+        The deserialized key and value. Without a deserializer, bytes, or None for null.
     checksum : None
         Always None, because records have no checksums since message format v2.
     serialized_key_size, serialized_value_size, serialized_header_size : int
-        Sizes in bytes. -1 if it is null, or if the record has no headers.
+        Sizes in bytes, or -1 for a null or if there are no headers.
     """
 
     topic: str
@@ -62,14 +62,14 @@ class Position:
     Attributes
     ----------
     offset : int or None
-        Offset of the next record, or None if it is not known yet.
+        Offset of the next record, or None if it must be looked up.
     reset : str or None
-        `earliest` or `latest` after a seek to the beginning or the end.
+        `earliest` or `latest` after a seek to the beginning or the end, or None.
     is_paused : bool
     retry_ns : int
         Monotonic time of the next fetch after a retriable error.
     leader_epoch : int
-        Leader epoch of the last record that was read, or -1 if none was read yet.
+        Leader epoch of the last record returned, or -1 if no record was returned.
     """
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -79,11 +79,11 @@ class Position:
         self.is_paused = False
         self.retry_ns = 0
         self.leader_epoch = -1
-        # The current batch: the records that have not been returned yet, and the end of the batch.
+        # The current batch, its records that have not been returned yet, and its end offset.
         self._batch: RecordBatch | None = None
         self._records: deque[Record] = deque()
         self._next_offset = 0
-        # Generation of the log, start and end of the last range that contains no batch.
+        # Log generation, start and end of the last range without a batch.
         self._gap: tuple[int, int, int] | None = None
 
     def seek(self, offset: int) -> None:
@@ -92,10 +92,7 @@ class Position:
         self._drop_batch()
 
     def seek_to(self, reset: str) -> None:
-        """Move to the beginning or the end of the partition.
-
-        The offset is looked up by the next read.
-        """
+        """Seek to the beginning or the end of the partition. The next read looks up the offset."""
         self.offset, self.reset = None, reset
         self._drop_batch()
 
@@ -104,7 +101,7 @@ class Position:
         self._records.clear()
 
     def has_data(self, log: Log, isolation: Isolation) -> bool:
-        """Return whether there may be more records to return or to skip."""
+        """Return whether there may be more records to return or skip."""
         if self.offset is None or self._records:
             return True
         end = log.reader.upper_offset(isolation)
@@ -113,14 +110,14 @@ class Position:
         return self.offset < end and self._gap != (log.generation, self.offset, end)
 
     def take(self, log: Log, config: ConsumerConfig, limit: int) -> list[ConsumedRecord]:
-        """Read up to `limit` records and advance the position.
+        """Read up to `limit` records, and advance the position.
 
         Raises
         ------
         OffsetOutOfRangeError
-            The position is outside of the log.
+            The position is outside the log.
         CorruptRecordError
-            A batch is corrupt. The position does not move past it.
+            A batch is corrupt. The position does not advance past the batch.
         """
         consumed: list[ConsumedRecord] = []
         while len(consumed) < limit:
@@ -132,7 +129,7 @@ class Position:
         return consumed
 
     def _next_batch(self, log: Log, isolation: Isolation) -> bool:
-        """Decode the next batch that has records to return. Return False at the end of the log."""
+        """Decode the next batch with records to return. Return False at the end of the log."""
         assert self.offset is not None
         start = self.offset
         generation = log.generation

@@ -1,8 +1,7 @@
 """A producer with kafka-python's API, in the broker's process.
 
 The producer validates and serializes records, selects their partitions, and controls transactions.
-It passes the records to a `RecordAccumulator`, which collects them in batches and appends the
-batches synchronously. No call has to wait for a response.
+A `RecordAccumulator` collects the records in batches and appends the batches synchronously.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Cluster:
-    """Cluster metadata as expected by the partitioners of kafka-python."""
+    """Cluster metadata as expected by kafka-python's partitioners."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
@@ -78,14 +77,14 @@ class Producer:
     Raises
     ------
     InvalidConfigurationError
-        A config is unknown, unsupported, or conflicts with another.
+        A config is unknown or unsupported, or two configs conflict.
 
     Notes
     -----
-    The producer is thread-safe. The callbacks of a future are called by the thread that sends its
-    batch. No lock is held during the call. It differs from `KafkaProducer` in three ways. Batches
-    of records without a key are distributed over the partitions round-robin. Sending to an unknown
-    topic fails immediately. `close` aborts an open transaction, as in the Java client.
+    The producer is thread-safe. The thread that sends a batch calls the callbacks of its futures,
+    without holding a lock. The producer differs from `KafkaProducer` in three ways: batches of
+    records without a key are distributed over the partitions round-robin, sending to an unknown
+    topic fails immediately, and `close` aborts an open transaction, as in the Java client.
     """
 
     def __init__(
@@ -152,18 +151,18 @@ class Producer:
         topic : str or TopicPartition
         headers : list of pairs, or mapping
         value, key : any
-            Bytes, or objects that the serializer converts to bytes. At least one of them must not
-            be None.
+            Bytes, or objects that the serializer converts to bytes. At most one of them may be
+            None.
         partition : int, optional
-            Partition number. If it is not set, the partitioner selects the partition.
+            Partition number. By default, the partitioner selects the partition.
         timestamp_ms : int, optional
-            Timestamp in Unix ms. Defaults to the current time of the broker's clock.
+            Timestamp in Unix milliseconds. Defaults to the current time of the broker's clock.
 
         Returns
         -------
         FutureRecordMetadata
-            Resolves to the partition and the offset of the record, or to an error. With
-            `linger_ms=0`, the future is done when this method returns.
+            Resolves to the record's partition and offset, or to an error. With `linger_ms=0`, the
+            future is done when this method returns.
 
         Raises
         ------
@@ -227,7 +226,7 @@ class Producer:
         return future
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send all buffered records. All futures returned so far are done afterwards.
+        """Send all buffered records, after which all futures returned so far are done.
 
         Parameters
         ----------
@@ -256,7 +255,7 @@ class Producer:
         Parameters
         ----------
         raw : bool
-            Return the metrics by name only, without the groups.
+            Whether to return metrics by name only, without groups.
         """
         if not self.config.metrics_enabled:
             return None
@@ -265,9 +264,9 @@ class Producer:
         return values if raw else {GROUP: values}
 
     def close(self, timeout: float | None = None) -> None:
-        """Send all buffered records and close the producer. It can be called more than once.
+        """Send all buffered records and close the producer. Repeated calls have no effect.
 
-        If a transaction is open, it is aborted, and its buffered records are not sent.
+        An open transaction is aborted, and its buffered records are not sent.
 
         Parameters
         ----------
@@ -293,7 +292,7 @@ class Producer:
             self._on_close(self)
 
     def crash(self) -> None:
-        """Simulate a crash: drop all buffered records, and do not abort an open transaction.
+        """Simulate a crash: drop all buffered records, without aborting an open transaction.
 
         The coordinator aborts the transaction when it times out, or when another producer with the
         same `transactional_id` is initialized.
@@ -320,10 +319,10 @@ class Producer:
     # -- transactions --------------------------------------------------------------------
 
     def init_transactions(self) -> None:
-        """Initialize transactions. This must be called before any other transactional method.
+        """Initialize transactions. Call this method before any other transactional method.
 
         Earlier producers with the same `transactional_id` are fenced. A transaction that they left
-        open is aborted, or completed if its outcome was already decided. Further calls have no
+        open is aborted, or completed if its outcome is already decided. Repeated calls have no
         effect.
 
         Raises
@@ -331,14 +330,14 @@ class Producer:
         IllegalStateError
             The producer has no `transactional_id`.
         InvalidTransactionTimeoutError
-            `transaction_timeout_ms` is larger than the broker's `transaction.max.timeout.ms`.
+            `transaction_timeout_ms` exceeds the broker's `transaction.max.timeout.ms`.
         KafkaStorageError
         """
         with self._accumulator.locked():
             self._transactional().init()
 
     def begin_transaction(self) -> None:
-        """Begin a transaction. All records sent until the end of the transaction are part of it.
+        """Begin a transaction, which includes all records sent until it ends.
 
         Raises
         ------
@@ -353,19 +352,20 @@ class Producer:
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: object
     ) -> None:
-        """Add committed offsets of a consumer group to the transaction.
+        """Add a consumer group's offsets to the transaction.
 
-        The offsets are written to `__consumer_offsets`, and are committed only if the transaction
-        is. After that, `broker.groups.committed(group_id)` returns them.
+        The offsets are written to `__consumer_offsets` and take effect if and when the transaction
+        is committed. After that, `broker.groups.committed(group_id)` returns them.
 
         Parameters
         ----------
         offsets : mapping of TopicPartition to OffsetAndMetadata
-            The next offset that the group will read in each partition, with optional metadata.
-            Instances of kafka-python's classes are accepted. An empty mapping has no effect.
+            The offset of the next record that the group will consume in each partition, with
+            optional metadata. Instances of kafka-python's classes are accepted. An empty mapping
+            has no effect.
         group_metadata : ConsumerGroupMetadata or str
-            The result of `Consumer.group_metadata()`, or only the group id. With the group id, the
-            coordinator cannot check that the consumer is still a member of the group (KIP-447).
+            The result of `Consumer.group_metadata()`, or just the group id. With just the group id,
+            the coordinator cannot check that the consumer is still a group member (KIP-447).
 
         Raises
         ------
@@ -375,8 +375,9 @@ class Producer:
             No transaction is open.
         InvalidGroupIdError, IllegalGenerationError, OffsetMetadataTooLargeError,
         UnknownTopicOrPartitionError, InvalidRecordError
-            Nothing was written. Abort the transaction. ProducerFencedError Another producer took
-            over the transactional id, or the transaction timed out.
+            Nothing was written. Abort the transaction.
+        ProducerFencedError
+            Another producer took over the transactional id, or the transaction timed out.
         LogStoreError
             Nothing was written, for example because of an `InvalidProducerEpochError`. Abort the
             transaction.
@@ -399,8 +400,8 @@ class Producer:
         ProducerFencedError
             Another producer took over the transactional id, or the transaction timed out.
         LogStoreError
-            A record was rejected with this error. The transaction must be aborted. Or a disk failed
-            before the outcome was decided. In this case, commit again or abort.
+            A record was rejected with this error, and the transaction must be aborted. Or a disk
+            failed before the outcome was decided: commit again or abort.
         """
         with self._accumulator.locked():
             session = self._transactional()
@@ -409,7 +410,7 @@ class Producer:
             session.commit()
 
     def abort_transaction(self) -> None:
-        """Abort the transaction. Buffered records are not sent.
+        """Abort the transaction. Its buffered records are not sent.
 
         Raises
         ------
@@ -462,7 +463,7 @@ class Producer:
             return partitioner(key_data, numbers, numbers)
         arguments = (topic, key, key_data, value, value_data, self._cluster)
         number = partitioner.partition(*arguments)
-        # KIP-480: notify a sticky partitioner that a new batch begins.
+        # Notify a sticky partitioner of a new batch (KIP-480).
         on_new_batch = getattr(partitioner, "on_new_batch", None)
         if (
             on_new_batch is not None
@@ -511,5 +512,5 @@ def _check_headers(headers: object) -> list[tuple[str, bytes]]:
             or not isinstance(header[1], bytes)
         ):
             raise TypeError(f"a header must be a pair of str and bytes, not {header!r}")
-        header[0].encode()  # raise a ValueError here, and not while a batch is encoded
+        header[0].encode()  # raise a ValueError here instead of while a batch is encoded
     return headers

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def build_producer_batch(records: RecordLists, codec: Codec, stamp: Stamp) -> bytes:
-    """Encode a batch in the form that a client sends, with base offset 0 and create times.
+    """Encode a batch as a client sends it, with base offset 0 and create times.
 
     Parameters
     ----------
     records : RecordLists
-        At least one record. All records have timestamps.
+        At least one record. All records must have timestamps.
     codec : Codec
         Compression codec of the records.
     stamp : Stamp

@@ -1,7 +1,7 @@
 """Producer configuration: kafka-python's names, defaults and conflict rules.
 
-The other configs of `KafkaProducer`, in kafka-python 3 and in earlier releases, only apply to
-network connections. They are accepted and ignored. An unknown name is an error.
+The remaining configs of `KafkaProducer`, in kafka-python 3 and earlier releases, only apply to
+network connections and are ignored. An unknown name is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 IN_FLIGHT_MAX = 5
-"""Maximum number of requests in flight for which brokers can detect duplicate batches."""
+"""Maximum number of in-flight requests with which brokers can detect duplicate batches."""
 
 Serialize = DataFunction
 
@@ -70,28 +70,28 @@ class ProducerConfig:
     Attributes
     ----------
     acks : int
-        With 0, a future has neither an offset nor an error. 1 and -1 have the same effect here.
+        With 0, futures have neither an offset nor an error. 1 and -1 have the same effect here.
     codec : Codec
         The compression codec of batches.
     batch_size : int
         Maximum size in bytes up to which records are added to a batch.
     linger_ms : float
-        Time that a batch waits for more records. With 0, each record is a batch of its own.
+        How long a batch waits for more records. With 0, each record is a separate batch.
     partitioner : object or None
-        An object with the `partition` method of kafka-python, or a callable with the arguments key
-        (bytes), all partitions, available partitions. If None, Kafka's default partitioner is used.
+        An object with kafka-python's `partition` method, or a callable that takes the key (bytes),
+        all partitions, and the available partitions. None selects Kafka's default partitioner.
     max_request_size : int
         Maximum size of a record in bytes.
     retries : float
-        Number of times that a batch is retried after retriable errors.
+        Maximum number of retries of a batch after retriable errors.
     retry_backoff_ms : float
-        Time between two retries.
+        Time between retries.
     delivery_timeout_ms : float
         Time after which a batch fails instead of being retried.
     max_block_ms : float
         How long a transactional call waits for the coordinator in a cluster.
     in_flight : float
-        Number of requests in flight. It only matters for idempotence.
+        Maximum number of in-flight requests, which only matters for idempotence.
     """
 
     client_id: str = config("client_id", None, lambda _, name: name or "logstore-producer")
@@ -116,13 +116,13 @@ class ProducerConfig:
 
     @classmethod
     def of(cls, configs: Mapping[str, Any]) -> ProducerConfig:
-        """Parse the configs given in kafka-python's form.
+        """Parse configs in kafka-python's format.
 
         Raises
         ------
         InvalidConfigurationError
-            A name is unknown (the message suggests the most similar one), a value is invalid, or
-            two values contradict each other.
+            A name is unknown (the message suggests the most similar name), a value is invalid, or
+            two values conflict.
         """
         check_names("producer", configs, DEFAULTS)
         closers = closers_of(configs.get("key_serializer"), configs.get("value_serializer"))
@@ -131,11 +131,11 @@ class ProducerConfig:
 
 
 DEFAULTS = defaults_of(ProducerConfig)
-"""Supported configs. The others of `logstore.clients.settings` have no effect."""
+"""Defaults of the supported configs. The rest of `logstore.clients.settings` has no effect."""
 
 
 def _is_idempotent(configs: Mapping[str, Any], parsed: ProducerConfig) -> bool:
-    """Return whether the producer is idempotent, which is the default if the configs allow it."""
+    """Return whether the producer is idempotent: by default, if the configs allow it."""
     is_transactional = parsed.transactional_id is not None
     if is_transactional and not parsed.enable_idempotence:
         raise InvalidConfigurationError("transactional_id requires enable_idempotence")

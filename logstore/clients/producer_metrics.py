@@ -16,7 +16,7 @@ class ProducerMetrics:
     started_ns : int
         Monotonic time when the producer was created.
     queue_ms : float
-        Total time in ms that batches have waited for more records.
+        Total time that batches waited for more records, in milliseconds.
     """
 
     started_ns: int
@@ -31,11 +31,11 @@ class ProducerMetrics:
     queue_ms_max: float = 0.0
 
     def record_batch(self, records: int, size_bytes: int, largest_record_bytes: int) -> None:
-        """Record that a batch was stored. Sizes are in bytes."""
+        """Count a stored batch. Sizes are in bytes."""
         self.records += records
         self.batches += 1
         self.batch_bytes += size_bytes
-        # This may run once per record, so `max` is avoided because it is slower.
+        # This may run once per record, and `max` would be slower.
         if size_bytes > self.batch_bytes_max:
             self.batch_bytes_max = size_bytes
         if largest_record_bytes > self.record_bytes_max:
@@ -47,9 +47,8 @@ class ProducerMetrics:
         self.queue_ms_max = max(self.queue_ms_max, waited_ms)
 
     def values(self, now_ns: int) -> dict[str, float]:
-        """Return the metrics by Kafka's names, in bytes, ms, and rates per second."""
-        # If no time has passed, all rates are 0. This is the case on a virtual clock that nobody
-        # advanced.
+        """Return the metrics by Kafka's metric names, in bytes, milliseconds, and per second."""
+        # If no time has passed, as on a virtual clock that was not advanced, all rates are 0.
         seconds = (now_ns - self.started_ns) / 1e9 or float("inf")
         batches = max(self.batches, 1)
         return {

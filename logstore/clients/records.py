@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RecordMetadata(NamedTuple):
-    """The partition, offset and timestamp (Unix ms) of an appended record."""
+    """The partition, offset and timestamp (Unix milliseconds) of an appended record."""
 
     topic: str
     partition: int
@@ -26,7 +26,7 @@ class RecordMetadata(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """A record that was read from a topic. `key` and `value` are None if they are null."""
+    """A record read from a topic. A null `key` or `value` is None."""
 
     topic: str
     partition: int
@@ -39,19 +39,19 @@ class ConsumerRecord(NamedTuple):
 
 
 Headers = Iterable[Header] | Mapping[str, bytes | None]
-"""Headers as (name, value) pairs, in which names can be repeated, or as a mapping."""
+"""Headers as (name, value) pairs with possibly repeated names, or as a mapping."""
 
 RecordLike = NewRecord | tuple[Any, ...] | Mapping[str, Any] | ConsumerRecord
 """A record as accepted by `append_many`: (key, value[, timestamp[, headers]]) or a mapping."""
 
 
 def to_new_record(item: RecordLike) -> NewRecord:
-    """Convert one of the accepted forms of a record to a `NewRecord`.
+    """Convert a record in any accepted form to a `NewRecord`.
 
     Raises
     ------
     InvalidRecordError
-        The key or the value is neither bytes nor None, or a field is unknown.
+        The key or value is neither bytes nor None, or a field is unknown or invalid.
     """
     if isinstance(item, NewRecord):
         return item
@@ -78,7 +78,7 @@ def new_record(
     timestamp: int | None = None,
     headers: Headers = (),
 ) -> NewRecord:
-    """Create a record to append after checking the types of its fields.
+    """Check the types of a record's fields, and create the record.
 
     Raises
     ------
@@ -129,10 +129,10 @@ def read_records(
     reopen: Callable[[int, Exception], Log | None] = lambda _, __: None,
     faults: Faults | None = None,
 ) -> Iterator[ConsumerRecord]:
-    """Yield the records of a log like `Broker.read`. To the rules of `faults`, this is one fetch.
+    """Yield the records of a log like `Broker.read`. For the rules of `faults`, this is one fetch.
 
     After each transient error, `reopen` is called with the number of errors at the current offset
-    and the last error. It returns the log to continue with, or None to raise the error. Reading
+    and the last error. It must return the log to continue with, or None to raise the error. Reading
     continues after the last record yielded, or at the log start offset if that is higher.
     """
     failures = 0
@@ -147,7 +147,7 @@ def read_records(
                 if key is not None:
                     rows = [row for row in rows if row[2] == key]
                 for at, timestamp, record_key, value, headers in rows:
-                    # this also applies to rows that were read before the log was closed
+                    # do not yield the remaining rows after the log was closed
                     if lifetime.is_over:
                         offset, failures = at, failures if at == offset else 0
                         lifetime.check()

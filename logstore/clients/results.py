@@ -1,4 +1,4 @@
-"""Results of requests that apply to several partitions. There is one result per partition."""
+"""Results, for one partition each, of requests for several partitions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class DeleteRecordsResult(NamedTuple):
     Attributes
     ----------
     low_watermark : int
-        The new log start offset, or -1 if there is an error.
+        The new log start offset, or -1 after an error.
     error : str or None
-        Kafka's error name.
+        Kafka's error name, or None on success.
     message : str or None
         Details of the error.
     """
@@ -40,7 +40,7 @@ class AlterReplicaLogDirsResult(NamedTuple):
     Attributes
     ----------
     error : str or None
-        Kafka's error name.
+        Kafka's error name, or None on success.
     message : str or None
         Details of the error.
     """

@@ -1,4 +1,4 @@
-"""State of an idempotent or transactional producer: id, epoch, sequences and transaction.
+"""The state of an idempotent or transactional producer: id, epoch, sequences and transaction.
 
 Errors of a batch are handled as in Kafka's clients since KIP-360:
 
@@ -11,10 +11,10 @@ Errors of a batch are handled as in Kafka's clients since KIP-360:
 | any other error | reuse the sequences | abort |
 
 Sequences restart at 0 with a new epoch or id. Retries are safe, because a log that rejects a batch
-has not written it, and a log that has written it returns the original offsets for a duplicate.
-Without a response, the batch may have been written, so its sequences must not be reused. In one
-process, only fault rules lose responses. A transaction with unexpected sequences is aborted instead
-of retried, because some of its records may be missing.
+has not written it, and returns the original offsets for a duplicate of a written batch. Without a
+response, the batch might have been written, so its sequences must not be reused. In one process,
+only fault rules lose responses. A transaction with unexpected sequences is aborted instead of
+retried, because some of its records might be missing.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from logstore.storage.log.writer import LogWriter
 
 FATAL_ERRORS = (ProducerFencedError, InvalidProducerIdMappingError, InvalidTxnStateError)
-"""After one of these errors, a transactional producer can only be closed."""
+"""Errors after which a transactional producer can only be closed."""
 
 EPOCH_ERRORS = (OutOfOrderSequenceNumberError, InvalidProducerEpochError)
-"""These errors are resolved by a new epoch or a new producer id."""
+"""Errors that a new epoch or a new producer id resolves."""
 
 
 class SessionState(enum.Enum):
-    """The state of a producer. Without a transactional id, it is always UNINITIALIZED."""
+    """The state of a producer, which is always UNINITIALIZED without a transactional id."""
 
     UNINITIALIZED = "not initialized"
     READY = "outside a transaction"
@@ -70,7 +70,7 @@ class ProducerSession:
     ----------
     coordinator : TransactionRequests
     transactional_id : str or None
-        None if the producer is idempotent but not transactional.
+        The transactional id, or None if the producer is idempotent but not transactional.
     timeout_ms : int
         Transaction timeout.
 
@@ -78,11 +78,11 @@ class ProducerSession:
     ----------
     state : SessionState
     error : LogStoreError or None
-        The cause of an error state.
+        The cause of an error state, or None.
 
     Notes
     -----
-    All methods must be called with the producer's lock held.
+    The caller must hold the producer's lock.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ProducerSession:
 
     @property
     def producer(self) -> ProducerIdAndEpoch | None:
-        """The producer id and epoch, or None if no batch was sent yet."""
+        """The producer id and epoch, or None if they have not been allocated yet."""
         return self._producer
 
     @property
@@ -116,11 +116,12 @@ class ProducerSession:
     # -- sending -------------------------------------------------------------------------
 
     def check_can_send(self) -> None:
-        """Check that records may be sent. A transactional producer needs an open transaction.
+        """Check that records may be sent.
 
         Raises
         ------
         IllegalStateError
+            The producer is transactional, and no transaction is open.
         LogStoreError
             The error that made this producer unusable.
         """
@@ -138,7 +139,7 @@ class ProducerSession:
         Raises
         ------
         LogStoreError
-            Records must not be sent to these partitions. The session is now in an error state.
+            The partitions were not added. The session is now in an error state.
         """
         if self._transactional_id is None:
             return
@@ -165,9 +166,9 @@ class ProducerSession:
     def send_offsets(
         self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Write at least one offset of a consumer group as part of the transaction.
+        """Write offsets of a consumer group as part of the transaction.
 
-        Call `check_can_send_offsets` first.
+        The caller must pass at least one offset and call `check_can_send_offsets` first.
 
         Raises
         ------
@@ -212,9 +213,10 @@ class ProducerSession:
         return Stamp(*self._producer, sequence, self.is_transactional)
 
     def next_stamp(self, topic_partition: TopicPartition) -> Stamp | None:
-        """Like `stamp`, for a producer without transactions. Returns None before the first batch.
+        """Return the next stamp of a partition, or None before its first batch in this epoch.
 
-        This method is called once per record; see `logstore.storage.log.drafts`.
+        This is a fast variant of `stamp` for producers without transactions. It is called once per
+        record; see `logstore.storage.log.drafts`.
         """
         sequence = self._sequences.get(topic_partition)
         if self._producer is None or sequence is None:
@@ -236,7 +238,7 @@ class ProducerSession:
         return self._coordinator.is_moving(error)
 
     def advance(self, topic_partition: TopicPartition, records: int) -> None:
-        """Advance the sequence of a partition by `records`. It wraps around to 0 after 2³¹ − 1."""
+        """Advance a partition's sequence by `records`. It wraps around to 0 after 2³¹ − 1."""
         sequence = self._sequences.get(topic_partition, 0)
         self._sequences[topic_partition] = (sequence + records) & INT32_MAX
 
@@ -248,15 +250,15 @@ class ProducerSession:
         return True
 
     def handle_lost_response(self) -> None:
-        """Bump the epoch, because a batch that may have been written has used its sequences."""
+        """Bump the epoch, because a batch that might have been written has used its sequences."""
         if self.is_transactional:
             self._wants_epoch = True
-        # None if the first batch was interrupted before it had a producer id
+        # None if the first batch was interrupted before a producer id was allocated
         elif self._producer is not None:
             self._bump()
 
     def _bump(self, *, new_id: bool = False) -> None:
-        """Continue with the next epoch or, if there is none, with a new producer id."""
+        """Continue with the next epoch or, if the epoch is exhausted, with a new producer id."""
         assert self._producer is not None
         producer_id, epoch = self._producer
         if new_id or epoch == INT16_MAX:
@@ -266,7 +268,7 @@ class ProducerSession:
             self._restart(ProducerIdAndEpoch(producer_id, epoch + 1))
 
     def fail(self, error: LogStoreError) -> None:
-        """Enter the error state that follows from the error of a batch or request."""
+        """Enter the error state that an error of a batch or request requires."""
         if not self.is_transactional:
             return
         if isinstance(error, FATAL_ERRORS):
@@ -278,7 +280,7 @@ class ProducerSession:
             self._wants_epoch |= isinstance(error, EPOCH_ERRORS)
 
     def raise_if_failed(self) -> None:
-        """Raise the error of the session if it is in an error state."""
+        """Raise the session's error if it is in an error state."""
         if self.error is not None:
             raise self.error
 
@@ -293,9 +295,9 @@ class ProducerSession:
     # -- transactions --------------------------------------------------------------------
 
     def init(self) -> None:
-        """Initialize the transactional id and fence its earlier producers.
+        """Initialize the transactional id, and fence earlier producers.
 
-        Further calls do nothing.
+        Repeated calls have no effect.
 
         Raises
         ------
@@ -338,7 +340,7 @@ class ProducerSession:
         ------
         LogStoreError
             A record could not be sent, and the transaction must be aborted. Or the outcome was not
-            decided. In this case, commit again or abort.
+            decided: commit again or abort.
         """
         self.check_can_commit()
         self._end(commit=True)
@@ -350,7 +352,7 @@ class ProducerSession:
         )
 
     def abort(self) -> None:
-        """Abort the transaction. Bump the epoch if an error requires it.
+        """Abort the transaction, and bump the epoch if an error requires it.
 
         Raises
         ------
@@ -362,7 +364,7 @@ class ProducerSession:
         self._end(commit=False)
 
     def abort_reason(self) -> LogStoreError:
-        """Return the error with which the lingering records of an aborted transaction fail."""
+        """Return the error for the lingering records of an aborted transaction."""
         return self.error or TransactionAbortedError("the transaction was aborted")
 
     def _end(self, *, commit: bool) -> None:

@@ -1,6 +1,6 @@
-"""The keyword settings of the clients as types, so that a type checker reports wrong ones.
+"""The keyword settings of the clients as types, with which type checkers find invalid settings.
 
-The names are defined in `producer_config`, `consumer_config` and `client_config`, which parse them.
+`producer_config`, `consumer_config` and `client_config` define the names and parse the values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 
 
 class NetworkSettings(TypedDict, total=False):
-    """Settings of kafka-python that apply to connections. They have no effect here."""
+    """kafka-python's settings for connections, which have no effect here."""
 
     allow_auto_create_topics: bool
     api_version: Any
@@ -54,7 +54,7 @@ class NetworkSettings(TypedDict, total=False):
 
 
 class ProducerSettings(NetworkSettings, total=False):
-    """The settings of `Broker.producer`. Times are in ms."""
+    """The settings of `Broker.producer`. Times are in milliseconds."""
 
     client_id: str | None
     key_serializer: Any
@@ -80,7 +80,7 @@ class ProducerSettings(NetworkSettings, total=False):
 
 
 class ConsumerSettings(NetworkSettings, total=False):
-    """The settings of `Broker.consumer`. Times are in ms."""
+    """The settings of `Broker.consumer`. Times are in milliseconds."""
 
     client_id: str | None
     group_id: str | None

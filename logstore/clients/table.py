@@ -1,4 +1,4 @@
-"""Tables: the record of each key that survives under the compaction strategy of a topic."""
+"""Tables: the surviving record of each key under a topic's compaction strategy."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 def latest_per_key(
     records: Iterable[ConsumerRecord], config: LogConfig
 ) -> Iterator[ConsumerRecord]:
-    """Yield the surviving record of each key in offset order. Deleted keys are left out.
+    """Yield the surviving record of each key in offset order, without deleted keys.
 
     Parameters
     ----------
     records : iterable of ConsumerRecord
-        The records of one partition in offset order. Read them with `READ_COMMITTED` if uncommitted
-        records should be excluded. Records without a key are ignored.
+        The records of one partition in offset order. Read them with `READ_COMMITTED` to exclude
+        uncommitted records. Records without a key are ignored.
     config : LogConfig
-        The configuration of the topic, with its compaction strategy.
+        The topic's configuration, including its compaction strategy.
 
     Notes
     -----
-    This stores one record per key in memory. This includes tombstones, because an older version of
-    a deleted key may follow.
+    Memory holds one record per key, including tombstones, because an older version of a deleted
+    key may follow.
     """
     contest = Contest(Strategy.of(config))
     winners: dict[bytes, ConsumerRecord] = {}
@@ -46,10 +46,7 @@ def latest_per_key(
 def values_per_key(
     logs: Iterable[Log], config: LogConfig, isolation: Isolation, faults: Faults
 ) -> dict[bytes, bytes]:
-    """Return the values of a topic by key.
-
-    If a key is in several logs, the value of the last log is used.
-    """
+    """Return the values of a topic by key. Later logs override earlier logs."""
     rows: dict[bytes, bytes] = {}
     for log in logs:
         records = read_records(log, None, None, isolation, None, faults=faults)

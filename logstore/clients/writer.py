@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
 PAIRS_AT_A_TIME = 8192
-"""Number of records that are converted to columns at once."""
+"""Number of records converted to columns at a time."""
 
 BATCH_BYTES = 16_384
-"""Default maximum size of a batch. This is the default of `batch.size` in Kafka's producer."""
+"""Default maximum size of a batch, as for `batch.size` of Kafka's producer."""
 
 
 class AppendedRange(NamedTuple):
-    """The range of offsets that a `BatchWriter` appended to one partition, inclusive."""
+    """The inclusive range of offsets that a `BatchWriter` appended to one partition."""
 
     topic: str
     partition: int
@@ -61,14 +61,14 @@ class BatchWriter:
     log_of : callable
         Returns the log of a partition, given its number.
     partitioner : Partitioner
-        Selects the partition of records that do not name one.
+        Selects the partition of records that are added without a partition.
     faults : Faults
         Fault rules, applied to each batch.
     codec : Codec
         Compression codec of the batches.
     batch_records : int, optional
-        Number of records per batch. By default, batches have about 16 KiB. A batch of more than one
-        record never exceeds `max.message.bytes` or `segment.bytes`.
+        Number of records per batch. By default, a batch has about 16 KiB. A batch of several
+        records never exceeds `max.message.bytes` or `segment.bytes`.
 
     Raises
     ------
@@ -110,8 +110,8 @@ class BatchWriter:
         Raises
         ------
         RequestError
-            A batch was rejected, and its records were dropped. It is either the batch before this
-            record, or a batch with only this record, which is too large.
+            A batch was rejected, and its records were dropped: either the previous batch or the
+            batch with this record.
         UnknownTopicOrPartitionError
             The partition does not exist.
         """
@@ -128,13 +128,11 @@ class BatchWriter:
             self.flush(number)
 
     def add_all(self, items: Iterable[RecordLike], partition: int | None = None) -> None:
-        """Add several records. The batches and errors are the same as if each was passed to `add`.
+        """Add several records, with the same batches and errors as calls of `add`.
 
         Notes
         -----
-        If the records are a long list or tuple of (key, value) pairs for one partition, they are
-        encoded as
-        columns.
+        A long list or tuple of (key, value) pairs for one partition is encoded as columns.
         """
         if isinstance(items, list | tuple) and encodes_by_kernel(len(items)):
             number = self._only_partition(partition)
@@ -144,7 +142,7 @@ class BatchWriter:
             self.add(to_new_record(item), partition)
 
     def _only_partition(self, partition: int | None) -> int | None:
-        """Return the partition of all records. None if it depends on the keys or does not exist."""
+        """Return the common partition of all records, or None if keys decide or it is unknown."""
         if partition is None:
             return self.partitions[0] if len(self.partitions) == 1 else None
         return partition if partition in self.partitions else None
@@ -152,9 +150,7 @@ class BatchWriter:
     def _add_pairs(self, items: Sequence[RecordLike], number: int) -> int:
         """Append as many full batches of (key, value) pairs as possible.
 
-        Return the number of pairs.
-
-        The items after them do not fill a batch, or the next item is not a plain pair.
+        Return the number of appended pairs. The rest do not fill a batch, or include other items.
         """
         from logstore.record.columns import find_bounds
         from logstore.storage.log.drafts import RecordArrays
@@ -167,12 +163,12 @@ class BatchWriter:
             room = limit_of(log.config, batch_bytes) - HEADER_SIZE
             bounds = find_bounds(keys, values, room, self._batch_records or len(keys))
             if done + len(keys) < len(items):
-                bounds.pop()  # more pairs may fit into the last batch
+                bounds.pop()  # more pairs might fit into the last batch
             if len(bounds) < 2:
-                break  # a batch is larger than one chunk, so the records are added one by one
+                break  # a batch is larger than a chunk, so records are added one at a time
             last = bounds[-1]
             records = RecordArrays(keys.slice(0, last), values.slice(0, last))
-            # If there are fault rules about requests or writes, they apply to each batch.
+            # Fault rules for requests or writes apply to each batch.
             request = self._request(log) if self._faults.rules else None
             for info in log.writer.append_parts(records, bounds, self._codec, request):
                 self._note(number, info)
@@ -182,7 +178,7 @@ class BatchWriter:
     def partition_for(self, record: NewRecord, partition: int | None = None) -> int:
         """Return the partition of a record.
 
-        Records without a key share one until its batch is full.
+        Records without a key share a partition until its batch is full.
         """
         if partition is not None:
             return partition
@@ -195,7 +191,7 @@ class BatchWriter:
         return self._null_key_partition
 
     def flush(self, number: int) -> None:
-        """Append the open batch of a partition, if any. Raises the same errors as `add`."""
+        """Append the open batch of a partition, if any. Raises the errors of `add`."""
         if number == self._null_key_partition:
             self._null_key_partition = None
         batch = self._open.pop(number, None)
@@ -219,14 +215,14 @@ class BatchWriter:
         )
 
     def finish(self) -> list[AppendedRange]:
-        """Append all open batches. Return the ranges of everything that was appended."""
+        """Append all open batches. Return the ranges of all appended records."""
         for number in sorted(self._open):
             self.flush(number)
         return self.appended
 
     @property
     def appended(self) -> list[AppendedRange]:
-        """The ranges that were appended so far, one per partition."""
+        """The ranges appended so far, one per partition."""
         return [self._done[number] for number in sorted(self._done)]
 
     def _new_batch(self, number: int) -> _OpenBatch:
@@ -244,7 +240,7 @@ def _columns_of_pairs(items: Sequence[Any]) -> tuple[BytesColumn, BytesColumn] |
     if set(map(type, items)) != {tuple}:
         return None
     try:
-        # `zip(*items)` would create one iterator per item, which slows down garbage collection.
+        # `zip(*items)` creates an iterator per item, which slows down garbage collection.
         keys = [key for key, _ in items]
         values = [value for _, value in items]
     except ValueError:  # an item does not have exactly two fields
