@@ -14,7 +14,7 @@ CONTROLLED_SHUTDOWN = 7
 
 @dataclass(frozen=True)
 class Api:
-    """An API, with all versions in the tables. A server may support fewer.
+    """An API with all its versions, of which a server may support fewer.
 
     Attributes
     ----------
@@ -47,8 +47,8 @@ class Api:
     def response_header_version(self, version: int) -> int:
         """Return the ResponseHeader version for a response version.
 
-        The header of an ApiVersions response is never flexible, because the client does not yet
-        know the broker's versions.
+        The header of an ApiVersions response is never flexible, because the client does not know
+        the broker's versions yet.
         """
         return int(version in self.flexible and self.key != API_VERSIONS)
 
@@ -56,7 +56,7 @@ class Api:
 @cache
 def apis() -> dict[int, Api]:
     """Return all APIs by key."""
-    # Parse only first lines here. Fields are parsed when the message is used.
+    # Parse only the first lines. Fields are parsed when a message is used.
     heads = (
         parse(text.partition("\n")[0])
         for name, text in wire_definitions().items()

@@ -67,7 +67,10 @@ def decode(kind: type[M], version: int, data: Buffer, position: int = 0) -> M:
 
 
 def decode_at(kind: type[M], version: int, data: Buffer, position: int = 0) -> tuple[M, int]:
-    """Decode the message at a position. Return it and its end. Raises the errors of `decode`."""
+    """Decode the message at a position. Return the message and its end.
+
+    Raises the errors of `decode`.
+    """
     message, end, _ = decode_bounded(kind, version, data, position, sys.maxsize)
     return message, end
 
@@ -77,14 +80,14 @@ def decode_bounded(
 ) -> tuple[M, int, int]:
     """Decode the message at a position. Return it, its end, and its number of array elements.
 
-    Elements in nested arrays and tagged fields count too.
+    The number includes elements of nested arrays and tagged fields.
 
     Raises
     ------
     TooManyElementsError
-        The message has more than `elements_max` elements. No more than that were decoded.
+        The message has more than `elements_max` elements. The rest was not decoded.
     MessageError, UnsupportedFormatError
-        As for `decode`.
+        See `decode`.
     """
     compiled = _decoder(kind, version)
     try:
@@ -122,12 +125,13 @@ def _reason(error: Exception, left: int) -> str:
 
 
 def encode(message: Message, version: int) -> list[Buffer]:
-    """Encode a message as a list of buffers. Blobs are not copied.
+    """Encode a message as a list of buffers, without copying large blobs.
 
     Raises
     ------
     MessageError
-        A value does not fit its field, or a field that is not ignorable is set but does not exist.
+        A value does not fit its field, or a field is set that is not ignorable and does not exist
+        in this version.
     UnsupportedFormatError
         The version does not exist.
     """
@@ -176,8 +180,8 @@ def decode_versioned(kind: type[M], data: Buffer) -> M:
 def to_json(message: Message, version: int) -> dict[str, Any]:
     """Convert a message to the JSON of Kafka's converters, with fields in schema order.
 
-    Bytes are base64, and ids have Kafka's text form. Tagged fields that have their default are
-    omitted.
+    Bytes are encoded in base64, and ids in Kafka's text format. Tagged fields with default values
+    are omitted.
 
     Raises
     ------

@@ -2,8 +2,8 @@
 
 The decoder and encoder of a version are generated as Python source, so that a field takes only a
 few bytecodes: adjacent numbers are one `struct` call, structures are inlined, and versions are not
-checked at run time. Each source line maps to its field, so errors cost nothing on success: the
-failed line identifies the field, and the local variable `p` the position.
+checked at run time. Error reporting costs nothing on success: the failed source line identifies the
+field, and the local variable `p` is the position.
 
 Variables in the generated source: `data` is the input, `p` the position, `end` the length of the
 input, `left` the number of array elements still allowed, `w` the bytes written, `out` the finished
@@ -25,14 +25,14 @@ from logstore.types import INT16_MAX, decode_topic_id, encode_topic_id
 Buffer = bytes | bytearray | memoryview
 
 INLINE_BYTES = 512
-"""Size in bytes from which a blob is a separate buffer instead of being copied."""
+"""Minimum size in bytes of a blob that is passed as a separate buffer instead of being copied."""
 
 _UVARINTS = tuple(bytes((number,)) for number in range(128))
 _NEW: Any = object()
 
 
 class Malformed(ValueError):
-    """The reason why bytes are malformed. The caller adds the field and position."""
+    """Why bytes are malformed. The caller adds the field and position."""
 
 
 class TooManyElements(Malformed):
@@ -43,11 +43,11 @@ class TooManyElements(Malformed):
 
 
 class Message:
-    """A message, or a structure in a message. It has attributes for the fields of all versions.
+    """A message, or a structure in a message, with attributes for the fields of all versions.
 
     The constructor takes keyword arguments. Omitted fields have Kafka's defaults. Strings are
-    `str`, ids are the 22 characters of Kafka's text form, arrays are lists, bytes are any buffer,
-    and records are a buffer or a list of buffers. A tagged structure that is None is not encoded.
+    `str`, ids are 22 characters in Kafka's text format, arrays are lists, bytes are any buffer, and
+    records are a buffer or a list of buffers. A tagged structure that is None is not encoded.
     """
 
     __slots__: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ _classes: dict[str, Mapping[str, type[Message]]] = {}
 def classes(name: str) -> Mapping[str, type[Message]]:
     """Return the classes of a message by structure name, starting with the message itself.
 
-    The other classes are also attributes of the first one.
+    The classes of structures are also attributes of the message class.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def classes(name: str) -> Mapping[str, type[Message]]:
         The message is unknown.
     """
     known = _classes.get(name)
-    # If threads race to create the classes, all must get the same ones.
+    # If threads race to create the classes, all threads must get the same classes.
     return _classes.setdefault(name, _make_classes(schema(name))) if known is None else known
 
 
@@ -129,7 +129,7 @@ def _constructor(kind: type[Message]) -> Any:  # noqa: ANN401  # from exec
 
 
 def default_expression(field: Field) -> str:
-    """Return a source expression for the default of a field. Lists and structures are new."""
+    """Return a source expression for a field's default, which creates lists and structures."""
     if field.default_is_null:
         return "None"
     if field.is_array:
@@ -140,7 +140,7 @@ def default_expression(field: Field) -> str:
 
 
 def _is_omitted_if_none(field: Field) -> bool:
-    """Return whether None means a tagged default structure, which is not encoded."""
+    """Return whether a field is a tagged structure for which None means the omitted default."""
     return field.is_struct and not field.is_array and bool(field.tagged) and not field.null
 
 
@@ -154,14 +154,14 @@ class Compiled:
     Attributes
     ----------
     line_fields : dict of int to list of (int, str)
-        Fields by line, with their byte offsets from `p`.
+        The fields of each line, with their byte offsets from `p`.
     """
 
     call: Callable[..., Any]
     line_fields: Mapping[int, list[tuple[int, str]]]
 
     def locate(self, error: BaseException) -> tuple[str, int | None]:
-        """Return the field at which a call failed, and the position if it was decoding."""
+        """Return the field at which a call failed, and the position for decoders or None."""
         trace = error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code is self.call.__code__:
@@ -196,7 +196,7 @@ class _Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Emit a line that begins a block, which contains the lines emitted in the context."""
+        """Emit the first line of a block, which contains the lines emitted in the context."""
         self.emit(head)
         self.depth += 1
         yield
@@ -237,7 +237,7 @@ class _Source:
 
 
 def minimal_size(message: Schema, struct_name: str, version: int) -> int:
-    """Return the minimum size of a structure in a version, in bytes."""
+    """Return the minimum encoded size of a structure in bytes."""
     flexible = version in message.flexible
     size = int(flexible)
     for field in message.structs[struct_name]:
@@ -268,7 +268,7 @@ def _minimal_element(
 
 
 def read_uvarint(data: Buffer, p: int, first: int) -> tuple[int, int]:
-    """Return an unsigned varint and its end. `first` is its first byte, read already, above 127."""
+    """Return an unsigned varint and its end. The caller has read `first`, a byte above 127."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = data[p]
@@ -284,8 +284,8 @@ def read_uvarint(data: Buffer, p: int, first: int) -> tuple[int, int]:
 def compile_decoder(name: str, version: int) -> Compiled:
     """Compile the decoder for a version of a message.
 
-    It takes the bytes, a position and the maximum number of array elements. It returns the message,
-    its end and the remaining number of elements.
+    The decoder takes the bytes, a position and the maximum number of array elements. It returns the
+    message, its end and the remaining number of elements.
     """
     message = schema(name)
     kinds = classes(name)
@@ -309,13 +309,13 @@ def compile_decoder(name: str, version: int) -> Compiled:
 
 
 def _count_elements(source: _Source, number: str, path: str) -> None:
-    """Emit a check of the element limit before elements are decoded."""
+    """Emit a check of the element limit, to run before elements are decoded."""
     source.emit(f"left -= {number}")
     source.emit(f"if left < 0: raise TooManyElements(f'{{{number}}} elements are too many')", path)
 
 
 class _Numbers:
-    """Adjacent numbers that are read or written by one call."""
+    """Adjacent numbers that one call reads or writes."""
 
     def __init__(self, source: _Source) -> None:
         self.source = source
@@ -326,7 +326,7 @@ class _Numbers:
 
 
 class _Run(_Numbers):
-    """Adjacent numbers that are read by one call."""
+    """Adjacent numbers that one call reads."""
 
     def flush(self) -> None:
         if not self.items:
@@ -382,7 +382,7 @@ def _decode_field(source: _Source, run: _Run, target: str, field: Field, path: s
 
 def _null_byte(source: _Source, field: Field) -> int:
     """Return the byte that encodes a null structure. A byte of 1 precedes other structures."""
-    # Kafka's generator uses a byte that is -1 for null, but in tagged fields a varint that is 0.
+    # Kafka's generator encodes null as a byte of -1, but in tagged fields as a varint of 0.
     return 0 if source.version in field.tagged else 255
 
 
@@ -400,7 +400,7 @@ def _decode_nullable_struct(source: _Source, target: str, field: Field, path: st
 
 
 def _decode_length(source: _Source, run: _Run, field: Field, path: str, code: str) -> str:
-    """Emit code that reads a length, -1 for null. Return the name of the variable."""
+    """Emit code that reads a length, or -1 for null. Return the name of its variable."""
     number = source.name("n")
     if source.is_flexible(field):
         run.flush()
@@ -440,7 +440,7 @@ def _decode_bytes(
 
 
 def _null_or_malformed(source: _Source, number: str, null: str | None, path: str) -> None:
-    """Emit the case of a length below 0."""
+    """Emit code that handles a negative length."""
     with source.block(f"if {number} < 0:"):
         if null is None:
             source.emit(f"raise Malformed(f'length {{{number}}} of a non-nullable field')", path)
@@ -565,7 +565,7 @@ def size_of(blob: Buffer | list[Buffer]) -> int:
 
 
 def _put_blob(w: bytearray, out: list[Buffer], blob: Buffer | list[Buffer]) -> bytearray:
-    """Append the written bytes and a blob to `out`, and return a new buffer."""
+    """Append the written bytes and a blob to `out`. Return a new buffer."""
     out.append(w)
     if isinstance(blob, list):
         out.extend(blob)
@@ -575,7 +575,7 @@ def _put_blob(w: bytearray, out: list[Buffer], blob: Buffer | list[Buffer]) -> b
 
 
 class _Pack(_Numbers):
-    """Adjacent numbers that are written by one call."""
+    """Adjacent numbers that one call writes."""
 
     def flush(self) -> None:
         if not self.items:

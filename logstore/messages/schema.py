@@ -1,6 +1,6 @@
 """Message schemas: the fields of each message and their versions.
 
-The tables in `definitions` have one definition per message, separated by empty lines::
+The tables in `definitions` contain one definition per message, separated by empty lines::
 
     DeleteRecordsRequest request 21 0-2 flexible=2+
       Topics []DeleteRecordsTopic 0+
@@ -12,8 +12,8 @@ The tables in `definitions` have one definition per message, separated by empty 
 The first line has the name, kind, key (`-` for none) and versions of the message. `flexible`
 versions have compact lengths and tagged fields (KIP-482), and `unstable` versions may change.
 Indented lines are fields: name, type and versions, followed by `null=` with the versions in which
-the field may be null, `tag=NUMBER:` with the versions in which it is tagged, `default=` unless it
-is the zero of the type, `ignorable` if versions without the field drop its value silently,
+the field may be null, `tag=NUMBER:` with the versions in which it is tagged, `default=` unless the
+default is the type's zero, `ignorable` if versions without the field drop its value silently,
 `inflexible` if its length is never compact, and `zerocopy` if its bytes are views. Other lines
 start a structure used by fields. `3+` extends to the last version of the message.
 """
@@ -38,10 +38,10 @@ PRIMITIVES = {
     "float64": ("d", 8),
     "uuid": ("16s", 16),
 }
-"""`struct` code and size in bytes of each fixed-size type."""
+"""The `struct` code and the size in bytes of each fixed-size type."""
 
 ZERO_UUID = "A" * 22
-"""The null id (16 zero bytes) in Kafka's text form."""
+"""The null id (16 zero bytes) in Kafka's text format."""
 
 Default = bool | int | float | str | bytes | None
 
@@ -53,14 +53,14 @@ class Field:
     Attributes
     ----------
     name : str
-        Name in Kafka's definitions.
+        The name in Kafka's definitions.
     element : str
-        Type, or element type of an array.
+        The type, or the element type of an array.
     is_array : bool
     versions, null, tagged : frozenset of int
-        Versions in which the field exists, may be null, and is tagged.
+        The versions in which the field exists, may be null, and is tagged.
     default : bool, int, float, str, bytes or None
-        Default of a primitive. Arrays and structures are empty by default.
+        The default of a primitive. Arrays and structures are empty by default.
     default_is_null : bool
         Whether the default is null.
     """
@@ -80,12 +80,12 @@ class Field:
 
     @property
     def attribute(self) -> str:
-        """Python name: `topic_id` for `TopicId`."""
+        """The Python name: `topic_id` for `TopicId`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
 
     @property
     def json_name(self) -> str:
-        """Name in Kafka's JSON: `topicId` for `TopicId`."""
+        """The name in Kafka's JSON: `topicId` for `TopicId`."""
         return self.name[0].lower() + self.name[1:]
 
     @property
@@ -95,7 +95,7 @@ class Field:
 
     @property
     def is_blob(self) -> bool:
-        """Whether the bytes of the field are passed on without copying."""
+        """Whether the field's bytes are passed on without copying."""
         return self.element == "records" or self.zero_copy
 
 
@@ -112,7 +112,7 @@ class Schema:
         API key or record type.
     versions, flexible, unstable : frozenset of int
     structs : dict of str to tuple of Field
-        Fields by structure name. The first is the message itself.
+        The fields by structure name. The first structure is the message itself.
     """
 
     name: str
@@ -137,30 +137,30 @@ class Schema:
 
 @cache
 def wire_definitions() -> dict[str, str]:
-    """Return the definitions of requests, responses and headers, by name."""
+    """Return the definitions of requests, responses and headers by name."""
     return _read_table("wire.txt")
 
 
 @cache
 def record_definitions() -> dict[str, str]:
-    """Return the definitions of record messages, by name."""
+    """Return the definitions of record messages by name."""
     return _read_table("records.txt")
 
 
 def _read_table(file_name: str) -> dict[str, str]:
     text = Path(__file__).with_name("definitions").joinpath(file_name).read_text("utf-8")
-    _, *messages = text.split("\n\n")  # the first one is a comment
+    _, *messages = text.split("\n\n")  # the first paragraph is a comment
     return {message.partition(" ")[0]: message for message in messages}
 
 
 def definitions() -> dict[str, str]:
-    """Return the definitions of all messages, by name."""
+    """Return the definitions of all messages by name."""
     return wire_definitions() | record_definitions()
 
 
 @cache
 def schema(name: str) -> Schema:
-    """Return the schema of a message. Raises KeyError if the name is unknown."""
+    """Return the schema of a message, or raise KeyError if the name is unknown."""
     is_wire = name.endswith(("Request", "Response", "Header"))
     return parse((wire_definitions() if is_wire else record_definitions())[name])
 
@@ -234,7 +234,7 @@ def _default(element: str, text: str | None) -> tuple[Default, bool]:
 
 
 def _versions(text: str, latest: int) -> frozenset[int]:
-    """Parse versions such as `0-3,5+`."""
+    """Parse version ranges such as `0-3,5+`."""
     versions: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")

@@ -1,6 +1,6 @@
 """All message classes: `from logstore.messages.types import FetchRequest`.
 
-Classes are created on first use. `make messages` generates the stub file `types.pyi`.
+Classes are created on first use. `make messages` generates the stubs in `types.pyi`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Access control lists and filters over them.
+"""Access control lists (ACLs) and ACL filters.
 
 Names and codes are Kafka's (org.apache.kafka.common.acl and .resource).
 """
@@ -15,14 +15,14 @@ WILDCARD = "*"
 """Matches every resource name, every host or, as in `User:*`, every principal."""
 
 CLUSTER_NAME = "kafka-cluster"
-"""Name of the only resource of type CLUSTER."""
+"""The name of the only resource of type CLUSTER."""
 
 ANONYMOUS = "User:ANONYMOUS"
-"""Principal of unauthenticated clients."""
+"""The principal of unauthenticated clients."""
 
 
 class ResourceType(IntEnum):
-    """Types of protected resources."""
+    """The type of a protected resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -35,7 +35,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a resource name is matched; ANY and MATCH are only valid in filters."""
+    """How a resource name is matched. ANY and MATCH are only valid in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -45,7 +45,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """Operations on resources."""
+    """An operation on a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -81,9 +81,9 @@ _NOT_IN_ACLS = ("UNKNOWN", "ANY", "MATCH")
 
 @dataclass(frozen=True, slots=True, order=True, init=False)
 class Acl:
-    """A rule that allows or denies a principal, on a host, an operation on resources.
+    """A rule that allows or denies an operation on resources to a principal from a host.
 
-    Enumerations accept Kafka's names in any case, such as `"read"`, or Kafka's codes.
+    Enumerations accept Kafka's codes, or Kafka's names in any case, such as `"read"`.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Acl:
     resource_name : str
         `*` matches all resources of the type. The cluster is named `kafka-cluster`.
     pattern_type : PatternType
-        LITERAL, or PREFIXED to match all names with this prefix.
+        LITERAL, or PREFIXED to match all resource names with this prefix.
     permission : AclPermission
     host : str
         Client address, or `*`.
@@ -102,7 +102,7 @@ class Acl:
     Raises
     ------
     RequestError
-        A name is unknown to Kafka or only valid in filters, the principal has no type, the
+        A value is unknown to Kafka or only valid in filters, the principal has no type, the
         resource name is empty, or the cluster is not named `kafka-cluster`.
     """
 
@@ -147,22 +147,22 @@ class Acl:
 
 @dataclass(frozen=True, slots=True, init=False)
 class AclFilter:
-    """A filter that selects the ACLs equal to it in all given attributes.
+    """A filter that selects the ACLs that match all of its attributes.
 
     Attributes
     ----------
     resource_type, operation, permission : enumerations
-        ANY matches all.
+        ANY matches all values.
     resource_name, principal, host : str or None
-        None matches all.
+        None matches all values.
     pattern_type : PatternType
-        ANY selects patterns with exactly this name, MATCH all patterns that match the name, and
-        any other value patterns of this type.
+        ANY selects patterns with exactly this name, MATCH selects all patterns that match the name,
+        and any other value selects patterns of that type.
 
     Raises
     ------
     RequestError
-        A name is unknown to Kafka.
+        A value is unknown to Kafka.
     """
 
     resource_type: ResourceType
@@ -225,7 +225,7 @@ def _words(
 
 
 def word_of(kind: type[_Word], word: object) -> _Word:
-    """Return the member for one of Kafka's names or codes, or UNKNOWN for an unknown code.
+    """Return the enumeration member of a Kafka name or code, or UNKNOWN for an unknown code.
 
     Raises
     ------

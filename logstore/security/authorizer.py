@@ -1,16 +1,16 @@
-"""The authorizer decides whether a principal on a host may perform an operation on a resource.
+"""The authorizer, which decides whether a principal may perform an operation on a resource.
 
 A test compares it with Kafka's StandardAuthorizer. The rules are:
 
-1. A super user may do everything.
+1. A super user may perform all operations.
 2. An ACL applies if it matches the resource (by name, prefix or `*`), the principal (or `User:*`),
    the host (or `*`) and the operation.
-3. If any applicable ACL denies, the decision is deny; else if any allows, it is allow.
+3. If any applicable ACL denies, the decision is deny. If not and any ACL allows, it is allow.
 4. If no ACL matches the resource, `allow_everyone_if_no_acl_found` decides.
-5. Otherwise the decision is deny.
+5. In all other cases, the decision is deny.
 
 ALL matches every operation. Allowing READ, WRITE, DELETE or ALTER also allows DESCRIBE. Allowing
-ALTER_CONFIGS also allows DESCRIBE_CONFIGS. Denying implies nothing.
+ALTER_CONFIGS also allows DESCRIBE_CONFIGS. Denying an operation denies no other operations.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _IMPLIED_BY = {
     ),
     AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
 }
-"""Operations whose permission implies the key's."""
+"""The operations that imply each operation when they are allowed."""
 
-# Kafka's name for a check of "any resource of this type".
+# The resource name that Kafka uses to check for any resource of a type.
 _ANY_NAME = "hardcode"
 
 
@@ -56,9 +56,9 @@ class Decision(NamedTuple):
     allowed : bool
     rule : str
         `super_user`, `acl`, `no_acl` (no ACL matches the resource) or `default` (ACLs match the
-        resource, but none applies).
+        resource, but no ACL applies).
     acl : Acl or None
-        The deciding ACL, if the rule is `acl`.
+        The deciding ACL if the rule is `acl`, or None.
     """
 
     allowed: bool
@@ -68,7 +68,7 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """ACLs of one resource type by name. A lookup takes one search per prefix length."""
+    """The ACLs of one resource type by name. A lookup costs one search per prefix length."""
 
     literal: dict[str, list[Acl]]
     prefixed: dict[str, list[Acl]]
@@ -99,15 +99,18 @@ _NOTHING = _Patterns.of(())
 
 
 class Authorizer:
-    """Checks permissions of principals by ACLs that can change at any time. Thread-safe.
+    """Checks the permissions of principals by ACLs that can change at any time.
+
+    The class is thread-safe.
 
     Parameters
     ----------
     acls : iterable of Acl
     super_users : iterable of str
-        Principals, such as `User:admin`, that may do everything.
+        Principals, such as `User:admin`, that may perform all operations.
     allow_everyone_if_no_acl_found : bool
-        Whether a resource without matching ACLs is open to all (Kafka's setting of that name).
+        Whether everyone may access a resource without matching ACLs
+        (`allow.everyone.if.no.acl.found`).
 
     Raises
     ------
@@ -116,8 +119,8 @@ class Authorizer:
 
     Notes
     -----
-    Changes are atomic: a decision uses the ACLs before or after a change. A decision costs one
-    search per prefix length, a change O(number of ACLs).
+    Changes are atomic: a decision uses the ACLs either before or after a change. A decision costs
+    one search per prefix length, and a change costs O(number of ACLs).
 
     Examples
     --------
@@ -161,12 +164,12 @@ class Authorizer:
         resource_type: ResourceType | str,
         resource_name: str,
     ) -> Decision:
-        """Decide about an operation on a resource.
+        """Decide whether an operation on a resource is allowed.
 
         Raises
         ------
         RequestError
-            A name is unknown to Kafka.
+            An operation or resource type is unknown to Kafka.
         """
         operation = word_of(AclOperation, operation)
         resource_type = word_of(ResourceType, resource_type)
@@ -191,8 +194,8 @@ class Authorizer:
     ) -> Decision:
         """Decide whether an operation may be allowed on any resource of a type.
 
-        An allowing pattern counts unless a denying one covers it: `*`, a prefix of its name, or the
-        same literal. Implied operations do not count.
+        An allowing pattern counts unless a denying pattern covers it: `*`, a prefix of its name, or
+        the same literal. Implied operations do not count.
         """
         anything = self.authorize(principal, host, operation, resource_type, _ANY_NAME)
         if anything.allowed:
@@ -223,15 +226,15 @@ class Authorizer:
     # -- the ACLs themselves -------------------------------------------------------------
 
     def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
-        """Return the ACLs selected by a filter, sorted (default: all)."""
+        """Return the sorted ACLs that a filter selects, by default all."""
         return sorted(self._acls if wanted is None else filter(wanted.matches, self._acls))
 
     def add(self, *acls: Acl) -> None:
-        """Add ACLs; existing ones are retained."""
+        """Add ACLs to the existing ACLs."""
         self._hold(self._acls.union(acls))
 
     def remove(self, wanted: AclFilter) -> list[Acl]:
-        """Remove the ACLs selected by a filter, and return them."""
+        """Remove the ACLs that a filter selects. Return the removed ACLs."""
         gone = self.acls(wanted)
         self._hold(self._acls.difference(gone))
         return gone
@@ -240,7 +243,7 @@ class Authorizer:
 
     @classmethod
     def from_json(cls, text: str) -> Authorizer:
-        """Create an authorizer from the JSON written by `to_json`. All members are optional.
+        """Create an authorizer from the JSON of `to_json`, in which all members are optional.
 
         Raises
         ------
@@ -266,7 +269,7 @@ class Authorizer:
         )
 
     def to_json(self) -> str:
-        """Return super users, default and ACLs as JSON."""
+        """Return the super users, the default decision and the ACLs as JSON."""
         document = {
             "super_users": sorted(self.super_users),
             "allow_everyone_if_no_acl_found": self.allow_everyone_if_no_acl_found,
@@ -298,7 +301,7 @@ def _is_for_all(acl: Acl) -> bool:
 
 
 def _is_denied(acl: Acl, denied: Mapping[PatternType, set[str]]) -> bool:
-    """Return whether denying patterns cover an allowing one."""
+    """Return whether denying patterns cover an allowing ACL."""
     name = acl.resource_name
     if acl.pattern_type is PatternType.LITERAL and name in denied[PatternType.LITERAL]:
         return True

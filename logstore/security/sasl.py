@@ -1,4 +1,4 @@
-"""SASL authentication by PLAIN and SCRAM."""
+"""SASL authentication with PLAIN and SCRAM."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from logstore.security.scram import (
 
 PLAIN = "PLAIN"
 MECHANISMS = (PLAIN, *HASHES)
-"""Supported mechanisms, in the order in which they are offered."""
+"""The supported mechanisms, in the order in which servers offer them."""
 
 MAX_MESSAGE_BYTES = 524_288
-"""Largest SASL token, the default of `sasl.server.max.receive.size`."""
+"""Maximum size of a SASL token (default of `sasl.server.max.receive.size`)."""
 
 _NONCE_BYTES = 24
 
@@ -40,9 +40,9 @@ class Credentials:
     passwords : mapping of str to str
         Passwords by user name.
     mechanisms : iterable of str
-        Mechanisms that clients may use (default: all).
+        The mechanisms that clients may use, by default all.
     rng : Random, optional
-        Source of salts and nonces, by default the operating system. Tests pass a seeded one.
+        Source of salts and nonces, by default the operating system. Tests pass a seeded generator.
 
     Raises
     ------
@@ -51,7 +51,7 @@ class Credentials:
 
     Notes
     -----
-    Takes about 3 ms per user to derive the SCRAM keys. Deriving them on first use would reveal by
+    Deriving the SCRAM keys takes about 3 ms per user. Deriving them on first use would reveal by
     the response time whether a user exists.
     """
 
@@ -81,7 +81,7 @@ class Credentials:
                     self.scram(mechanism, user)
 
     def check_password(self, user: str, password: str) -> bool:
-        """Return whether a password is correct, in constant time for known and unknown users."""
+        """Return whether a password is correct, in the same time for known and unknown users."""
         known = self._passwords.get(user)
         wanted, given = (
             hmac.digest(self._secret, each.encode(), "sha256") for each in (known or "", password)
@@ -99,7 +99,7 @@ class Credentials:
         return self._scram.get((mechanism, user))
 
     def scram_users(self) -> list[str]:
-        """Return the users with SCRAM credentials, sorted."""
+        """Return the sorted names of users with SCRAM credentials."""
         users = {*self._passwords, *(user for _, user in self._scram)}
         return [
             user
@@ -112,17 +112,17 @@ class Credentials:
         self._scram[mechanism, user] = credential
 
     def delete_scram(self, mechanism: str, user: str) -> bool:
-        """Delete a SCRAM credential, and return whether it existed."""
+        """Delete a SCRAM credential. Return whether it existed."""
         existed = self.scram(mechanism, user) is not None
         if existed:
             self._scram[mechanism, user] = None
         return existed
 
     def begin_scram(self, mechanism: str, first: ClientFirst) -> ScramExchange:
-        """Start a SCRAM exchange. One for an unknown user looks and takes the same."""
+        """Start a SCRAM exchange. Clients cannot tell whether the user exists."""
         nonce = b64encode(self._rng.randbytes(_NONCE_BYTES)).decode()
-        # As for a known user, the salt depends only on name and mechanism. No proof matches the
-        # keys, because no password hashes to them.
+        # An unknown user's salt also depends only on name and mechanism. No proof matches the keys,
+        # because no password hashes to them.
         text = f"{mechanism}\0{first.name}".encode()
         salt = hmac.digest(self._secret, text, "sha256")[:SALT_BYTES]
         nobody = ScramCredential(salt, self._secret, self._secret, MIN_ITERATIONS)
@@ -137,14 +137,14 @@ class SaslServer:
     ----------
     credentials : Credentials
     max_message_bytes : int
-        Size of the largest accepted token.
+        Maximum size of a token.
 
     Attributes
     ----------
     mechanism : str or None
-        The chosen mechanism.
+        The chosen mechanism, or None if the client has not chosen a mechanism.
     principal : str or None
-        The authenticated principal, such as `User:ann`, or None before.
+        The authenticated principal, such as `User:ann`, or None before authentication.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class SaslServer:
         ------
         UnsupportedSaslMechanismError
         IllegalSaslStateError
-            A mechanism was chosen before.
+            A mechanism has already been chosen.
         """
         if self.mechanism is not None:
             raise IllegalSaslStateError("a SASL mechanism has already been chosen")
@@ -174,7 +174,7 @@ class SaslServer:
         self.mechanism = mechanism
 
     def answer(self, data: bytes) -> bytes:
-        """Return the response to a client token; `principal` is set after the last one.
+        """Return the response to a client token. The last token sets `principal`.
 
         Raises
         ------
@@ -202,7 +202,7 @@ class SaslServer:
         return b""
 
     def _plain(self, data: bytes) -> str:
-        """Check a PLAIN token and return its user (RFC 4616)."""
+        """Check a PLAIN token (RFC 4616). Return its user."""
         try:
             tokens = data.decode().split("\0")
         except UnicodeDecodeError:

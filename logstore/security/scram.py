@@ -1,8 +1,8 @@
 """SCRAM: a client proves that it knows a password without sending it (RFC 5802, RFC 7677).
 
-Four messages: the client's name and nonce; the salt, the iterations and a longer nonce; the
-client's proof; the server's signature. The server stores two keys derived from the password, which
-allow neither recovering the password nor impersonating the client.
+The exchange has four messages: the client's name and nonce; the salt, the iteration count and an
+extended nonce; the client's proof; the server's signature. The server stores two keys derived from
+the password, which allow neither recovering the password nor impersonating the client.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from logstore.errors import RequestError, SaslAuthenticationFailedError
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Hash functions by mechanism."""
+"""The hash function of each mechanism."""
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
-"""Kafka's bounds for both mechanisms; passwords are hashed with the lower one."""
+"""Kafka's bounds for both mechanisms. Passwords are hashed with the minimum."""
 
 SALT_BYTES = 16
 
@@ -37,7 +37,7 @@ class ScramCredential:
     Attributes
     ----------
     iterations : int
-        Hash iterations of the salted password.
+        The number of hash iterations of the salted password.
     """
 
     salt: bytes
@@ -49,7 +49,7 @@ class ScramCredential:
     def of_password(
         cls, mechanism: str, password: str, salt: bytes, iterations: int = MIN_ITERATIONS
     ) -> ScramCredential:
-        """Derive the credential of a password; takes milliseconds by design."""
+        """Derive the credential of a password, which takes milliseconds by design."""
         name = HASHES[mechanism]
         salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
         return cls.of_salted_password(mechanism, salted, salt, iterations)
@@ -58,12 +58,12 @@ class ScramCredential:
     def of_salted_password(
         cls, mechanism: str, salted_password: bytes, salt: bytes, iterations: int
     ) -> ScramCredential:
-        """Derive the credential of a salted password from a client.
+        """Derive the credential of a salted password sent by a client.
 
         Raises
         ------
         RequestError
-            The iterations are outside Kafka's bounds.
+            The iteration count is outside Kafka's bounds.
         """
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise RequestError(
@@ -82,7 +82,7 @@ class ClientFirst:
     Attributes
     ----------
     header : str
-        The GS2 header before the bare message; the final message repeats it.
+        The GS2 header before the bare message, which the final message repeats.
     bare : str
     name : str
     nonce : str
@@ -100,7 +100,7 @@ class ClientFirst:
         Raises
         ------
         SaslAuthenticationFailedError
-            It is malformed, or has channel binding or an authorization id.
+            The message is malformed, or requests channel binding or an authorization id.
         """
         text = _text(data)
         found = _FIRST.fullmatch(text)
@@ -124,7 +124,7 @@ class ScramExchange:
     first : ClientFirst
     credential : ScramCredential
     nonce : str
-        Nonce of the server.
+        The server's nonce.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class ScramExchange:
         self.challenge = f"r={self._nonce},s={salt},i={credential.iterations}"
 
     def finish(self, data: bytes) -> bytes:
-        """Check the client's proof and return the server-final message.
+        """Check the client's proof. Return the server-final message.
 
         Raises
         ------

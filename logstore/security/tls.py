@@ -1,6 +1,6 @@
 """TLS for tests: a new certificate authority and a certificate for local host names.
 
-Uses trustme, because the standard library cannot create certificates.
+This requires trustme, because the standard library cannot create certificates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class GeneratedTls(NamedTuple):
     Attributes
     ----------
     ca_pem : bytes
-        The CA certificate, as PEM.
+        The CA certificate in PEM format.
     """
 
     context: ssl.SSLContext
@@ -28,7 +28,7 @@ class GeneratedTls(NamedTuple):
 
 
 def generate_tls(host: str) -> GeneratedTls:
-    """Create a certificate for a host and for the local host names; takes milliseconds.
+    """Create a certificate for a host and the local host names, which takes milliseconds.
 
     Raises
     ------
