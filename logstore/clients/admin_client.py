@@ -484,7 +484,7 @@ class AdminClient:
         partitions: Iterable[TopicPartition],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Delete committed offsets, except those of topics to which a member is subscribed.
+        """Delete committed offsets, except for topics to which a member is subscribed.
 
         Return the error name of each partition, or None on success.
 
@@ -536,7 +536,7 @@ class AdminClient:
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Look up the offset for an `OffsetSpec` or a Unix timestamp (ms) in each partition.
 
-        The offset is -1 if there is no such record.
+        The offset is -1 if no such record exists.
         """
         self._check_open()
         level = str(getattr(isolation_level, "name", isolation_level)).lower()

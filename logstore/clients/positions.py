@@ -38,7 +38,7 @@ class ConsumedRecord(NamedTuple):
     checksum : None
         Always None, because records have no checksums since message format v2.
     serialized_key_size, serialized_value_size, serialized_header_size : int
-        Sizes in bytes, or -1 for a null or if there are no headers.
+        Sizes in bytes, or -1 for a null or missing headers.
     """
 
     topic: str

@@ -696,7 +696,7 @@ class Cluster(Generic[ClockT]):
     def _set_on(self, broker: Broker) -> None:
         """Apply the cluster-wide settings to a broker that is starting.
 
-        If the controller has never stored such settings, it takes over those of the first broker
+        If the controller has never stored such settings, it adopts the settings of the first broker
         that has any.
         """
         if self.controller.settings is None:
@@ -833,7 +833,7 @@ class Cluster(Generic[ClockT]):
     def low_watermark(self, topic: str | TopicPartition, partition: int | None = None) -> int:
         """Return the lowest log start offset of the live replicas (KIP-107).
 
-        The offset is as known to the leader, or -1 if there is no leader.
+        The offset is as known to the leader, or -1 without a leader.
         """
         tp = self.state(topic, partition).topic_partition
         try:

@@ -392,7 +392,7 @@ class Controller:
         states : list of PartitionState
             The changed states.
         errors : dict
-            `NoReassignmentInProgressError` if there is no reassignment to cancel,
+            `NoReassignmentInProgressError` if no reassignment can be cancelled,
             `InvalidReplicaAssignmentError` if cancelling would require an unclean leader election,
             or `UnknownTopicOrPartitionError`. Partitions without an error are changed.
         """

@@ -119,7 +119,7 @@ class Credentials:
         return existed
 
     def begin_scram(self, mechanism: str, first: ClientFirst) -> ScramExchange:
-        """Start a SCRAM exchange. Clients cannot tell whether the user exists."""
+        """Start a SCRAM exchange, which does not reveal whether the user exists."""
         nonce = b64encode(self._rng.randbytes(_NONCE_BYTES)).decode()
         # An unknown user's salt also depends only on name and mechanism. No proof matches the keys,
         # because no password hashes to them.

@@ -1,8 +1,9 @@
 """SCRAM: a client proves that it knows a password without sending it (RFC 5802, RFC 7677).
 
-The exchange has four messages: the client's name and nonce; the salt, the iteration count and an
-extended nonce; the client's proof; the server's signature. The server stores two keys derived from
-the password, which allow neither recovering the password nor impersonating the client.
+The client sends its name and a nonce, and the server responds with a salt, an iteration count and
+an extended nonce. Then the client sends its proof, and the server its signature. The server stores
+two keys derived from the password, which allow neither recovering the password nor impersonating
+the client.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def _plain(name: str) -> str:
 
 
 def _similar_names(request: CreateTopicsRequest, nodes: Nodes) -> dict[str, list[str]]:
-    """Return the existing topics whose metric names would collide with those of new topics."""
+    """Return the existing topics whose metric names would collide with new topics' names."""
     similar: dict[str, list[str]] = {
         plain: [] for each in request.topics if "_" in (plain := _plain(each.name))
     }

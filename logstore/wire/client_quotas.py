@@ -10,7 +10,7 @@ Entity = tuple[tuple[str, str | None], ...]
 
 
 class ClientQuotas:
-    """The quotas of one listener, or of all listeners of a cluster."""
+    """The quotas of one listener, or of a cluster's listeners."""
 
     def __init__(self) -> None:
         self._quotas: dict[Entity, dict[str, float]] = {}

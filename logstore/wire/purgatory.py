@@ -3,7 +3,7 @@
 For example, a fetch waits for bytes, an append for its replication, and a deletion until no replica
 has the records. Each operation has a condition (`is_done`) and signals when it should be checked
 again. The thread that makes a change only wakes up the waiting thread, which checks the condition
-itself. There is no polling, and no lock is held during the check.
+itself. Nothing polls, and no lock is held during the check.
 
 Source: Kafka's DelayedOperationPurgatory and DelayedOperation.
 """

@@ -111,7 +111,7 @@ class CommittedOffsets:
         }
 
     def delete(self, group: AnyGroup, partitions: Collection[TopicPartition]) -> DeletedOffsets:
-        """Delete committed offsets, except those of topics to which a member is subscribed."""
+        """Delete committed offsets, except for topics to which a member is subscribed."""
         errors: dict[TopicPartition, str | None] = {}
         for tp in partitions:
             errors[tp] = None

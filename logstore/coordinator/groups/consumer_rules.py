@@ -378,7 +378,7 @@ def update_member(
     member, updated : ConsumerMember
         The member before and after its request.
     records : list of Record
-        Records to write before those of the update.
+        Records to write before the records of the update.
     bumps_for_regex : bool
         Whether a changed pattern starts a new epoch even if it is not resolved yet.
     assigns : bool

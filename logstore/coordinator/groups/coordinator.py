@@ -579,7 +579,7 @@ class GroupCoordinator:
             return None
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of a group, including those of committed transactions.
+        """Return the committed offsets of a group, including offsets of committed transactions.
 
         A transaction's offsets are committed when its marker is written, even if an older
         transaction of a different group is still open.
@@ -727,7 +727,7 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]
     ) -> DeletedOffsets:
-        """Delete committed offsets, except those of topics to which a member is subscribed.
+        """Delete committed offsets, except for topics to which a member is subscribed.
 
         Errors of the group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (if it is not a consumer group),
         NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE. Errors of a partition:

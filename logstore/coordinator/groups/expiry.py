@@ -135,7 +135,7 @@ class OffsetExpiry:
     def catch_up(self, *, expires: bool) -> None:
         """Delete the offsets of deleted partitions.
 
-        If there is no periodic check and `expires` is set, also delete expired offsets once the
+        If no periodic check is running and `expires` is set, also delete expired offsets once the
         check interval has passed.
         """
         if self._store.read_only:
@@ -150,7 +150,7 @@ class OffsetExpiry:
         """Delete the offsets of deleted partitions, and empty groups without offsets.
 
         If a group had no coordinator when the partition was deleted, this is repeated when this
-        broker takes over the group. Later commits are kept, because they are for a topic that was
+        broker takes over the group. Later commits are valid, because they are for a topic that was
         created again.
         """
         is_new = bool(self._removed)

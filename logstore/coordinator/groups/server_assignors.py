@@ -227,7 +227,7 @@ class _Balancing:
         return {member_id: share.target() for member_id, share in shares}
 
     def _rank(self, topic_id: str) -> tuple[float, int, tuple[int, int]]:
-        """Return the sort key of a topic: most partitions per subscriber first."""
+        """Return the sort key of a topic, by descending number of partitions per subscriber."""
         subscribers = len(self._subscribers[topic_id])
         count = len(self._group.partitions[topic_id])
         return -count / subscribers, subscribers, id_order_key(topic_id)

@@ -4,7 +4,7 @@ The hash of a group's id determines its partition. The contents of a partition a
 offset in its log. Before each use, the cache reads the records after this offset, such as
 transaction markers and records of other writers, so writers need not notify it. A transaction's
 offsets are committed when its marker is written, even if an older transaction is open. For each
-group and partition, the last record counts, regardless of the order of the markers.
+group and partition, the last record counts, whatever the order of the markers.
 """
 
 from __future__ import annotations

@@ -346,9 +346,9 @@ class TransactionCoordinator:
     ) -> Iterator[None]:
         """Verify that a partition is part of a producer's transaction, and keep that open.
 
-        Appends use this before a transaction's first batch in a partition (KIP-890). The errors are
-        those of a Produce request. If `transaction.partition.verification.enable` is false, only
-        the ownership of the transactional id is verified, or nothing if the id is not given.
+        Appends use this before a transaction's first batch in a partition (KIP-890), so it raises
+        Produce errors. If `transaction.partition.verification.enable` is false, it only verifies
+        the ownership of a given transactional id.
 
         Parameters
         ----------
@@ -496,7 +496,7 @@ class TransactionCoordinator:
         return self._id_of(producer_id) is not None
 
     def transactions(self) -> dict[str, TransactionMetadata]:
-        """Return a copy of the states of all transactional ids that this broker coordinates."""
+        """Return the states of all transactional ids that this broker coordinates."""
         with self._lock:
             return dict(sorted(self._load().by_id.items()))
 

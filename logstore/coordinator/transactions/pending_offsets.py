@@ -186,8 +186,8 @@ def settle(
 ) -> None:
     """Write the missing markers of decided transactions to a partition of `__consumer_offsets`.
 
-    The coordinator writes the markers of prepared transactions later. The caller must ensure that
-    there are no concurrent writers to the partition.
+    The coordinator writes the markers of prepared transactions later. The caller must prevent
+    concurrent writes to the partition.
 
     Parameters
     ----------
