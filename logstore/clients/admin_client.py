@@ -468,7 +468,7 @@ class AdminClient:
             tp = TopicPartition(*each)
             log = self._manager.log(tp)
             offset = int(spec)
-            if isinstance(spec, enum.Enum) or type(spec) is not int:
+            if type(spec) is not int:
                 listed = log.reader.offset_for_timestamp(offset)
                 offset = NO_OFFSET if listed is None else listed.offset
             if not 0 <= offset <= log.high_watermark:

@@ -27,6 +27,7 @@ from logstore import (
 )
 from logstore.config.inert_keys import STORED_TOPIC_KEYS
 from logstore.coordinator.groups.consumer_protocol import (
+    Assignment,
     Subscription,
     decode_assignment,
     decode_subscription,
@@ -270,8 +271,13 @@ def test_groups_are_listed_and_described(broker, admin):
     assert described["none"]["error"] is None
 
 
+class OffsetTimestamp(int):
+    """Not a plain int, as in kafka-python, which distinguishes timestamps from offsets so."""
+
+
 def test_offsets_of_groups(broker, admin):
-    broker.append_many("t", [(b"k", b"v")] * 5, partition=0)
+    for timestamp in (1000, 2000, 3000, 5000, 4000):
+        broker.append("t", value=b"v", partition=0, timestamp=timestamp)
     five = OffsetAndMetadata(5, "m")
     assert admin.alter_group_offsets("g", {T0: five, U0: five}) == {
         T0: None,
@@ -287,11 +293,24 @@ def test_offsets_of_groups(broker, admin):
         (4, 4),
         (0, 2),
         (99, 5),
+        (-1, 5),
+        (5, 5),
+        (OffsetSpec.MAX_TIMESTAMP, 3),
+        (OffsetTimestamp(2500), 2),
+        (OffsetTimestamp(5001), 5),
     ):
-        assert admin.reset_group_offsets("g", {T0: spec}) == {T0: {"error": None, "offset": offset}}
-        assert admin.list_group_offsets("g")["g"][T0] == OffsetAndMetadata(offset, "m")
+        assert admin.reset_group_offsets("g", {T0: spec, T1: spec}) == {
+            T0: {"error": None, "offset": offset},
+            T1: {"error": None, "offset": 0},
+        }
+        assert admin.list_group_offsets("g") == {
+            "g": {T0: OffsetAndMetadata(offset, "m"), T1: OffsetAndMetadata(0)}
+        }
+    assert admin.reset_group_offsets("new", {T0: OffsetSpec.LATEST}) == {
+        T0: {"error": None, "offset": 5}
+    }
     assert admin.delete_group_offsets("g", [T0]) == {T0: None}
-    assert admin.list_group_offsets("g") == {"g": {}}
+    assert admin.list_group_offsets("g") == {"g": {T1: OffsetAndMetadata(0)}}
     with pytest.raises(
         GroupIdNotFoundError,
         match=exactly("offsets of group 'none' cannot be deleted: GROUP_ID_NOT_FOUND"),
@@ -388,8 +407,20 @@ def test_refusals(broker, admin):
             wrong()
     with broker.admin() as other:
         pass
-    with pytest.raises(IllegalStateError, match=exactly("the admin client is closed")):
-        other.list_topics()
+    for call in (
+        other.list_topics,
+        other.describe_topics,
+        lambda: other.create_topics([]),
+        lambda: other.describe_configs([]),
+        other.list_groups,
+        lambda: other.describe_groups([]),
+        lambda: other.list_group_offsets({}),
+        lambda: other.list_partition_offsets({}),
+        other.describe_cluster,
+        other.describe_log_dirs,
+    ):
+        with pytest.raises(IllegalStateError, match=exactly("the admin client is closed")):
+            call()
     broker.close()
     with pytest.raises(IllegalStateError):
         admin.list_topics()
@@ -672,6 +703,46 @@ def test_a_description_of_a_group_is_whole(seventh):
     }
 
 
+def test_a_description_of_a_group_of_the_consumer_protocol_is_whole(broker, admin):
+    """The first member has not given up its partition yet, and the last has no assignment yet."""
+    options = {"group_id": "g", "group_protocol": "consumer"}
+    broker.consumer("t", client_id="me", group_instance_id="i", **options).poll()
+    broker.clock.advance(ms=2000)
+    for name in ("second", "third"):
+        broker.consumer("t", client_id=name, **options).poll()
+    first, second, third = (
+        each.member_id for each in broker.groups.describe_consumer_group("g").members
+    )
+
+    def member(member_id, instance_id, client_id, epoch, partitions):
+        return {
+            "member_id": member_id,
+            "group_instance_id": instance_id,
+            "client_id": client_id,
+            "client_host": "/127.0.0.1",
+            "member_epoch": epoch,
+            "member_metadata": Subscription(("t",)),
+            "member_assignment": Assignment(partitions),
+        }
+
+    assert admin.describe_groups(["g"]) == {
+        "g": {
+            "group_id": "g",
+            "group_state": "Assigning",
+            "protocol_type": "consumer",
+            "protocol_data": "uniform",
+            "group_epoch": 4,
+            "assignment_epoch": 3,
+            "members": [
+                member(first, "i", "me", 2, (T0, T1)),
+                member(second, None, "second", 3, ()),
+                member(third, None, "third", 3, ()),
+            ],
+            "error": None,
+        }
+    }
+
+
 def test_a_member_has_no_subscription_before_its_group_is_stable(broker, admin):
     joined = []
     request = JoinRequest(
@@ -729,7 +800,10 @@ def test_a_read_only_broker_changes_nothing(tmp_path):
             ("reset configs", lambda: admin.reset_configs([])),
             ("delete groups", lambda: admin.delete_groups([])),
             ("remove group members", lambda: admin.remove_group_members("g", [])),
+            ("alter group offsets", lambda: admin.alter_group_offsets("g", {})),
+            ("reset group offsets", lambda: admin.reset_group_offsets("g", {})),
             ("delete group offsets", lambda: admin.delete_group_offsets("g", [])),
+            ("delete records", lambda: admin.delete_records({})),
             ("alter replica log dirs", lambda: admin.alter_replica_log_dirs({})),
         ):
             with pytest.raises(InvalidConfigurationError) as raised:

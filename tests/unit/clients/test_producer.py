@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from unittest.mock import Mock
 
 import pytest
 
@@ -19,7 +18,7 @@ from logstore import (
 )
 from logstore.clients.futures import ProducerBatch
 from logstore.clients.open_batch import estimated_size
-from logstore.errors import IllegalStateError, KafkaTimeoutError, RequestError
+from logstore.errors import IllegalStateError, RequestError
 from logstore.record.codecs import Codec
 from logstore.record.layout import HEADER_SIZE
 from logstore.runtime import DeterministicScheduler, MemoryFileSystem, SystemClock
@@ -137,17 +136,21 @@ def test_callbacks_are_called_in_the_order_of_their_records(broker):
     assert told == [1, 3, 4]
 
 
-def test_callbacks_of_a_full_batch_run_without_a_lock(broker):
+def test_batches_are_appended_with_the_lock_and_callbacks_run_without_it(broker):
     producer = broker.producer(linger_ms=1000, batch_size=300)
     told = []
 
-    def tell(metadata):
-        told.append((metadata.offset, producer._accumulator.lock._is_owned()))
+    def is_locked():
+        return producer._accumulator.lock._is_owned()
 
-    producer.send("t", b"v" * 100, partition=0).add_callback(tell)
-    assert told == []
-    producer.send("t", b"v" * 200, partition=0)
-    assert told == [(0, False)]
+    broker.log("t").subscribe(lambda: told.append(("appended", is_locked())))
+    for size in (100, 200):
+        producer.send("t", b"v" * size, partition=0).add_callback(
+            lambda metadata: told.append((metadata.offset, is_locked()))
+        )
+        assert len(told) == (0 if size == 100 else 2)
+    producer.flush()
+    assert told == [("appended", True), (0, False), ("appended", True), (1, False)]
 
 
 def test_bytes_are_serialized_too(broker):
@@ -175,16 +178,37 @@ def test_a_serializer_gets_null_too(broker):
 def test_an_interrupted_send_fails_with_a_timeout_since_the_record_may_be_stored(
     broker, monkeypatch
 ):
+    """Of three batches, the first was stored, the second is interrupted, the third was not sent."""
     producer = broker.producer(linger_ms=1000)
     results = []
-    future = producer.send("t", b"v", partition=0).add_both(results.append)
-    failing = Mock(side_effect=[KeyboardInterrupt])
-    monkeypatch.setattr(type(broker.log("t").writer), "append_records", failing)
+    futures = [
+        producer.send("t", b"v", partition=number).add_both(results.append)
+        for number in (2, 0, 0, 1)
+    ]
+    monkeypatch.setattr(broker.log("t", 0).writer, "append_records", interrupt, raising=False)
     with pytest.raises(KeyboardInterrupt):
         producer.flush()
-    assert results == [future.exception]
-    with pytest.raises(KafkaTimeoutError, match="the record may have been stored"):
-        future.get()
+    monkeypatch.undo()
+    assert [future.is_done for future in futures] == [True] * 4
+    assert results == [futures[0].value, *(future.exception for future in futures[1:])]
+    assert [repr(error) for error in results[1:]] == [
+        "KafkaTimeoutError('the send was interrupted: the record may have been stored')"
+    ] * 3
+    assert producer.metrics(raw=True)["record-error-total"] == 3
+    for number in range(3):
+        producer.send("t", b"after", partition=number)
+    producer.flush()
+    assert [values(broker, "t", number) for number in range(3)] == [
+        *([b"after"], [b"after"], [b"v", b"after"])
+    ]
+    # The batch may have been stored, so its sequences are not used again.
+    for number in range(3):
+        _, _, epoch, sequence, _ = stamps(broker.log("t", number))[-1]
+        assert (epoch > 0, sequence) == (True, 0)
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
 
 
 def test_exceptions_of_callbacks_are_logged_and_ignored(broker, caplog):
@@ -333,11 +357,12 @@ def test_each_record_of_a_large_refused_batch_gets_its_own_error(broker):
 def test_with_acks_0_futures_have_neither_offset_nor_error(broker):
     broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
     producer = broker.producer(acks=0)
-    assert producer.send("t", b"v", partition=0).get().offset == -1
+    for _ in range(2):
+        assert producer.send("t", b"v", partition=0).get().offset == -1
     refused = producer.send("compacted", b"no key")
     assert refused.succeeded()
     assert (refused.value.offset, refused.value.timestamp) == (-1, T)
-    assert values(broker, "t") == [b"v"]
+    assert values(broker, "t") == [b"v"] * 2
     assert values(broker, "compacted") == []
     waiting = broker.producer(acks=0, linger_ms=1000)
     futures = [waiting.send("t", b"v", partition=0) for _ in range(2)]
@@ -518,6 +543,13 @@ def test_batches_are_compressed_regardless_of_their_size(broker, records, name):
     assert found == expected
 
 
+def test_batches_of_one_record_are_compressed(broker):
+    producer = broker.producer(compression_type="lz4")
+    for _ in range(2):
+        producer.send("t", b"v" * 100, partition=0)
+    assert [batch.codec for batch in batches(broker)] == [Codec.LZ4] * 2
+
+
 def test_each_part_of_a_split_batch_has_its_own_outcome(broker):
     broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
     producer = broker.producer(linger_ms=1000)
@@ -547,21 +579,35 @@ def test_partitions_connection_and_names(broker):
 def test_metrics_count_by_kafkas_names(broker):
     producer = broker.producer(linger_ms=1000)
     broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
-    for _ in range(4):
-        producer.send("t", b"v" * 10, partition=0)
+    for size in (10, 50, 20):
+        producer.send("t", b"v" * size, partition=0)
     broker.clock.advance(ms=500)
+    producer.flush()
+    producer.send("t", b"v", partition=0)
+    broker.clock.advance(ms=100)
     producer.flush()
     producer.send("compacted", b"no key")
     producer.flush()
-    broker.clock.advance(ms=1500)
+    broker.clock.advance(ms=1400)
+    sizes = [len(batch.data) for batch in batches(broker)]
     (group,) = producer.metrics().values()
     assert group == producer.metrics(raw=True)
-    assert group["record-send-total"] == 4
-    assert group["record-send-rate"] == 2
-    assert group["records-per-request-avg"] == 4
-    assert group["record-error-total"] == 1
-    assert group["record-queue-time-max"] == 500
-    assert group["batch-size-max"] == len(batches(broker)[0].data)
+    assert group == {
+        "batch-size-avg": sum(sizes) / 2,
+        "batch-size-max": max(sizes),
+        "byte-rate": sum(sizes) / 2,
+        "record-error-rate": 0.5,
+        "record-error-total": 1,
+        "record-queue-time-avg": 300,
+        "record-queue-time-max": 500,
+        "record-retry-rate": 0,
+        "record-retry-total": 0,
+        "record-send-rate": 2,
+        "record-send-total": 4,
+        "record-size-max": estimated_size(None, b"v" * 50),
+        "records-per-request-avg": 2,
+        "requests-in-flight": 0,
+    }
     assert broker.producer(metrics_enabled=False).metrics() is None
     assert broker.producer().metrics(raw=True)["record-send-rate"] == 0
 

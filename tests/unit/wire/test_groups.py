@@ -3,13 +3,17 @@
 import pytest
 
 from logstore import Broker, VirtualClock
+from logstore.coordinator.groups.consumer_protocol import Subscription, encode_subscription
 from logstore.errors import KAFKA_CODES
+from logstore.messages import to_json
 from logstore.messages.types import (
+    ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
+    IncrementalAlterConfigsRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
     ListGroupsRequest,
@@ -32,9 +36,9 @@ def broker():
         yield broker
 
 
-def join(member_id="", **fields):
+def join(member_id="", metadata=b"mine", **fields):
     options = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000} | fields
-    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"mine")
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=metadata)
     return JoinGroupRequest(
         group_id="g",
         protocol_type="consumer",
@@ -484,18 +488,69 @@ def test_groups_are_described(client, version):
         assert group.authorized_operations > 0
 
 
-def test_a_consumer_group_is_described_as_not_classic(client):
-    client.ask(
-        ConsumerGroupHeartbeatRequest(
-            group_id="g",
-            member_id="m",
-            member_epoch=0,
-            rebalance_timeout_ms=1000,
-            subscribed_topic_names=["t"],
-            topic_partitions=[],
-        ),
-        0,
+def consumer_heartbeat(member_id, **fields):
+    options = {"subscribed_topic_names": ["t"], "topic_partitions": []} | fields
+    return ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id=member_id, rebalance_timeout_ms=1000, **options
     )
+
+
+def set_assignment_interval(client, interval_ms):
+    request = IncrementalAlterConfigsRequest
+    config = request.AlterableConfig(name="consumer.assignment.interval.ms", value=f"{interval_ms}")
+    group = request.AlterConfigsResource(resource_type=32, resource_name="g", configs=[config])
+    (result,) = client.ask(request(resources=[group]), 1).responses
+    assert result.error_code == 0
+
+
+def test_a_consumer_group_is_described_before_and_after_its_assignment(broker, listener, client):
+    """The second member waits for a partition of the first, the others for an assignment."""
+    set_assignment_interval(client, 0)
+    client.ask(consumer_heartbeat("a", instance_id="i", rack_id="r"), 1)
+    with Client(listener, "second") as second, Client(listener, None) as third:
+        second.ask(consumer_heartbeat("b", subscribed_topic_names=["u", "t"]), 1)
+        set_assignment_interval(client, 15_000)
+        third.ask(
+            consumer_heartbeat("c", subscribed_topic_names=[], subscribed_topic_regex="t.*"), 1
+        )
+    classic = member(client, metadata=encode_subscription(Subscription(("t",))))
+    asked = ConsumerGroupDescribeRequest(
+        group_ids=["g", "none", ""], include_authorized_operations=True
+    )
+    group, *others = to_json(client.ask(asked, 1), 1)["groups"]
+
+    def partitions(*numbers):
+        of_topic = {"topicId": broker.topic("t").id, "topicName": "t", "partitions": [*numbers]}
+        return {"topicPartitions": [of_topic] if numbers else []}
+
+    host, none = "/127.0.0.1", partitions()
+    assert [tuple(each.values()) for each in group.pop("members")] == [
+        ("a", "i", "r", 2, "test", host, ["t"], "", partitions(0, 1), partitions(0), 1),
+        ("b", None, None, 3, "second", host, ["t", "u"], "", none, partitions(1), 1),
+        ("c", None, None, 3, "", host, [], "t.*", none, none, 1),
+        (classic.member_id, None, None, 3, "test", host, ["t"], "", none, none, 0),
+    ]
+    assert group == {
+        "errorCode": 0,
+        "errorMessage": None,
+        "groupId": "g",
+        "groupState": "Assigning",
+        "groupEpoch": 5,
+        "assignmentEpoch": 3,
+        "assignorName": "uniform",
+        "authorizedOperations": 3400,
+    }
+    assert [
+        (each["groupId"], each["errorCode"], each["errorMessage"], each["authorizedOperations"])
+        for each in others
+    ] == [
+        ("none", KAFKA_CODES["GROUP_ID_NOT_FOUND"], "Group none not found.", -(2**31)),
+        ("", KAFKA_CODES["INVALID_GROUP_ID"], None, -(2**31)),
+    ]
+
+
+def test_a_consumer_group_is_described_as_not_classic(client):
+    client.ask(consumer_heartbeat("m"), 0)
     (group,) = client.ask(DescribeGroupsRequest(groups=["g"]), 6).groups
     assert (name_of(group.error_code), group.error_message) == (
         "GROUP_ID_NOT_FOUND",
@@ -531,13 +586,8 @@ def test_groups_are_deleted(broker, client, version):
 
 def test_a_consumer_group_outlives_its_offsets_until_they_would_expire(broker, client):
     """As in Kafka 4; a classic group ends with its last offset."""
-    heartbeat = ConsumerGroupHeartbeatRequest(
-        group_id="c",
-        member_id="m",
-        rebalance_timeout_ms=1000,
-        subscribed_topic_names=["t"],
-        topic_partitions=[],
-    )
+    heartbeat = consumer_heartbeat("m")
+    heartbeat.group_id = "c"
     assert client.ask(heartbeat, 1).error_code == 0
     heartbeat.member_epoch = -1
     assert client.ask(heartbeat, 1).error_code == 0
