@@ -91,9 +91,7 @@ class Membership(GroupMembership):
     @property
     def has_news(self) -> bool:
         """Whether `advance` would make progress."""
-        if self._answer is not None or self._is_unanswered:
-            return True
-        return (self._wants_rejoin or self.phase is Phase.OUTSIDE) and not self._is_backing_off
+        return self._answer is not None or self._is_unanswered or self.must_join
 
     @property
     def _is_unanswered(self) -> bool:

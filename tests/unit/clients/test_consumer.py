@@ -574,6 +574,22 @@ def test_a_leader_sees_new_partitions_and_a_subscription_new_topics(broker):
     assert len(first.assignment() | second.assignment()) == 5
 
 
+def test_a_subscription_that_changes_while_its_consumer_joins(broker):
+    """The poll ends at its timeout, although the consumer will have to join once more."""
+    broker.create_topic("u")
+    first = broker.consumer("t", group_id="g")
+    rounds(first)
+    second = broker.consumer(group_id="g")
+    second.subscribe(pattern="^[tuv]$")
+    second.poll()
+    broker.create_topic("v")
+    began_ms = broker.clock.now_ms()
+    assert second.poll(100) == {}
+    assert broker.clock.now_ms() - began_ms == 100
+    rounds(first, second)
+    assert {tp.topic for tp in second.assignment()} == {"t", "u", "v"}
+
+
 def test_a_consumer_in_a_transaction_is_fenced_by_its_generation(broker):
     """Exactly-once processing: commit consumed offsets together with produced records."""
     broker.create_topic("out")
