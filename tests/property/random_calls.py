@@ -46,7 +46,7 @@ def transcribe(seed: int) -> Transcript:
     return (_ClusterCalls if seed % 2 else _BrokerCalls)(seed).run()
 
 
-class _Calls:
+class Calls:
     """Random calls and their transcript."""
 
     def __init__(self, seed: int) -> None:
@@ -57,7 +57,7 @@ class _Calls:
 
     def attempt(self, call: Callable[..., object], *arguments: Any, **options: Any) -> Any:
         """Note a call and its result, or its error."""
-        self.transcript.note(self.clock.now_ms(), call.__name__, arguments, options)
+        self.note_call(call, *arguments, **options)
         try:
             result = call(*arguments, **options)
         except BAD as error:
@@ -66,6 +66,9 @@ class _Calls:
         if not callable(getattr(result, "close", None)):
             self.transcript.note(result)
         return result
+
+    def note_call(self, call: Callable[..., object], *arguments: Any, **options: Any) -> None:
+        self.transcript.note(self.clock.now_ms(), call.__name__, arguments, options)
 
     def some(self, *values: Any) -> list[Any]:
         return self.rng.sample(values, self.rng.randint(0, min(2, len(values))))
@@ -79,7 +82,7 @@ class _Calls:
         return TopicPartition(self.topic(), self.rng.choice((0, 0, 1, 1, 2, 9)))
 
 
-class _ClusterCalls(_Calls):
+class _ClusterCalls(Calls):
     """Administration of a cluster."""
 
     def run(self) -> Transcript:
@@ -166,7 +169,7 @@ class _ClusterCalls(_Calls):
         return True
 
 
-class _BrokerCalls(_Calls):
+class _BrokerCalls(Calls):
     """Calls of an administrator, of producers and of consumers."""
 
     def run(self) -> Transcript:

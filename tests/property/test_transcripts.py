@@ -9,6 +9,7 @@ from tests.support.world import transcripts
 PARTS = {
     "conversations": 4,
     "random_calls": 4,
+    "random_clients": 4,
     "random_configs": 1,
     "random_coordination": 4,
     "random_followers": 2,

@@ -15,6 +15,7 @@ from logstore.messages.types import (
     HeartbeatRequest,
     IncrementalAlterConfigsRequest,
     JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     ListGroupsRequest,
     OffsetCommitRequest,
@@ -608,6 +609,107 @@ def test_groups_on_a_disk(tmp_path):
             client.ask(commit(("t", 0, 5, "")), 2)
     with Broker(tmp_path) as broker:
         assert broker.groups.describe("g").state == "Stable"
+
+
+def test_responses_to_a_static_member_are_whole(client):
+    def ask(request, version):
+        response = to_json(client.ask(request, version), version)
+        return {key: value for key, value in response.items() if key != "throttleTimeMs"}
+
+    joined = ask(join(group_instance_id="i"), 9)
+    member_id = joined["memberId"]
+    assert member_id.startswith("i-")
+    assert joined == {
+        "errorCode": 0,
+        "generationId": 1,
+        "protocolType": "consumer",
+        "protocolName": "range",
+        "leader": member_id,
+        "skipAssignment": False,
+        "memberId": member_id,
+        "members": [
+            {"memberId": member_id, "groupInstanceId": "i", "metadata": "bWluZQ=="},
+        ],
+    }
+    named = {"protocol_type": "consumer", "protocol_name": "range"}
+    sender = JoinGroupResponse(generation_id=1, member_id=member_id)
+    asked = sync(sender, [(member_id, b"all")], group_instance_id="i", **named)
+    assert ask(asked, 5) == {
+        "errorCode": 0,
+        "protocolType": "consumer",
+        "protocolName": "range",
+        "assignment": "YWxs",
+    }
+    asked.group_instance_id = "other"
+    assert name_of(ask(asked, 5)["errorCode"]) == "UNKNOWN_MEMBER_ID"
+    described = DescribeGroupsRequest(groups=["g", "g"], include_authorized_operations=True)
+    assert ask(described, 6)["groups"] == [
+        {
+            "errorCode": 0,
+            "errorMessage": None,
+            "groupId": "g",
+            "groupState": "Stable",
+            "protocolType": "consumer",
+            "protocolData": "range",
+            "members": [
+                {
+                    "memberId": member_id,
+                    "groupInstanceId": "i",
+                    "clientId": "test",
+                    "clientHost": "/127.0.0.1",
+                    "memberMetadata": "bWluZQ==",
+                    "memberAssignment": "YWxs",
+                }
+            ],
+            "authorizedOperations": 3400,
+        }
+    ]
+    asked = commit(
+        ("t", 1, 5, "m"),
+        generation_id_or_member_epoch=1,
+        member_id=member_id,
+        group_instance_id="i",
+    )
+    asked.topics[0].partitions[0].committed_leader_epoch = 7
+    assert ask(asked, 9)["topics"] == [
+        {"name": "t", "partitions": [{"partitionIndex": 1, "errorCode": 0}]}
+    ]
+    asked.group_instance_id = "other"
+    assert errors_of(client.ask(asked, 9)) == {("t", 1): "UNKNOWN_MEMBER_ID"}
+
+    def offset(partition, committed, leader_epoch, metadata):
+        return {
+            "partitionIndex": partition,
+            "committedOffset": committed,
+            "committedLeaderEpoch": leader_epoch,
+            "metadata": metadata,
+            "errorCode": 0,
+        }
+
+    topics = [{"name": "t", "partitions": [offset(1, 5, 7, "m"), offset(0, -1, -1, "")]}]
+    assert ask(fetch(7, indexes=(1, 0)), 7) == {"topics": topics, "errorCode": 0}
+    assert ask(fetch(9, indexes=(1, 0)), 9)["groups"] == [
+        {"groupId": "g", "topics": topics, "errorCode": 0}
+    ]
+    listed = {"groupId": "g", "protocolType": "consumer", "groupType": "classic"}
+    assert ask(ListGroupsRequest(), 5) == {
+        "errorCode": 0,
+        "groups": [{**listed, "groupState": "Stable"}],
+    }
+    leaving = LeaveGroupRequest.MemberIdentity
+    members = [leaving(group_instance_id="i"), leaving(member_id="z", group_instance_id="k")]
+    assert ask(LeaveGroupRequest(group_id="g", members=members), 5) == {
+        "errorCode": 0,
+        "members": [
+            {"memberId": "", "groupInstanceId": "i", "errorCode": 0},
+            {
+                "memberId": "z",
+                "groupInstanceId": "k",
+                "errorCode": KAFKA_CODES["UNKNOWN_MEMBER_ID"],
+            },
+        ],
+    }
+    assert ask(ListGroupsRequest(), 5)["groups"] == [{**listed, "groupState": "Empty"}]
 
 
 # -- failing disks ---------------------------------------------------------------------------

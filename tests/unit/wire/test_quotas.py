@@ -108,6 +108,12 @@ def test_quotas_are_stored_and_described(client, version):
             1e300,
             "Proposed value for producer_byte_rate is too large for a LONG.",
         ),
+        (
+            (("ip", "1.2.3.4"),),
+            "connection_creation_rate",
+            2**31,
+            "Proposed value for connection_creation_rate is too large for a INT.",
+        ),
         ((("foo", "x"),), "producer_byte_rate", 1, "Unhandled client quota entity type: foo"),
         ((), "producer_byte_rate", 1, "Invalid empty client quota entity"),
         ((("client-id", ""),), "producer_byte_rate", 1, "Empty client-id not supported"),
@@ -136,6 +142,13 @@ def test_unusual_changes_are_accepted(client):
     assert alter(client, user, ("nope", None)) == ("NONE", None)
     assert alter(client, user, ("producer_byte_rate", 5), validate_only=True) == ("NONE", None)
     assert described(client) == {}
+    address = (("ip", "1.2.3.4"),)
+    assert alter(client, address, ("connection_creation_rate", 2**31 - 1)) == ("NONE", None)
+    assert alter(client, user, ("controller_mutation_rate", 1e300)) == ("NONE", None)
+    assert described(client) == {
+        address: {"connection_creation_rate": 2**31 - 1},
+        user: {"controller_mutation_rate": 1e300},
+    }
     assert alter(client, user, ("producer_byte_rate", math.nan)) == ("NONE", None)
     assert math.isnan(described(client)[user]["producer_byte_rate"])
     twice = alter(client, user, ("producer_byte_rate", 1), ("producer_byte_rate", 2))
