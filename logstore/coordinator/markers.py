@@ -105,6 +105,9 @@ def write_markers(
     delayed: dict[tuple[int, TopicPartition], D] = {}
     for marker in request.markers:
         of_producer = errors.setdefault(marker.producer_id, {})
+        if marker.producer_id < 0 or marker.producer_epoch < 0:
+            of_producer.update(dict.fromkeys(partitions_of(marker), "UNKNOWN_SERVER_ERROR"))
+            continue
         for tp in partitions_of(marker):
             try:
                 waiting = _write_marker(tp, marker, leader)

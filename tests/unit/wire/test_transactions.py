@@ -5,7 +5,11 @@ import pytest
 from logstore import Broker, VirtualClock
 from logstore.coordinator.transactions.state import ProducerIdAndEpoch
 from logstore.errors import KafkaStorageError
-from logstore.messages.types import DescribeTransactionsRequest, ListTransactionsRequest
+from logstore.messages.types import (
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+    WriteTxnMarkersRequest,
+)
 from logstore.types import TopicPartition
 from tests.support.world.wire import Client, name_of, versions
 from tests.support.world.wire_transactions import (
@@ -294,3 +298,21 @@ def test_transactions_are_listed(broker, client):
     answer = client.ask(ListTransactionsRequest(transactional_id_pattern="x("), 2)
     assert name_of(answer.error_code) == "INVALID_REGULAR_EXPRESSION"
     assert answer.transaction_states == []
+
+
+def test_a_marker_of_no_producer_is_refused(broker, client):
+    """Other markers of the request are written."""
+    kind = WriteTxnMarkersRequest
+    topic = kind.WritableTxnMarkerTopic(name="t", partition_indexes=[0])
+    markers = [
+        kind.WritableTxnMarker(
+            producer_id=producer_id, producer_epoch=epoch, transaction_result=True, topics=[topic]
+        )
+        for producer_id, epoch in ((1, -1), (-1, 0), (2, 0))
+    ]
+    answer = client.ask(kind(markers=markers), 1)
+    assert [
+        (each.producer_id, name_of(each.topics[0].partitions[0].error_code))
+        for each in answer.markers
+    ] == [(1, "UNKNOWN_SERVER_ERROR"), (-1, "UNKNOWN_SERVER_ERROR"), (2, "NONE")]
+    assert broker.log("t").log_end_offset == 1
