@@ -1,13 +1,14 @@
 """Random requests of every API in every version, whose answers are stored (`transcripts`).
 
-Most names, numbers and ids exist in the broker, so that many requests succeed.
+Most names, numbers and ids exist in the broker, so that many requests succeed: requests often
+repeat the ids and epochs in earlier answers.
 """
 
 from __future__ import annotations
 
 import re
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from logstore import Acl, Authorizer, Broker, VirtualClock
 from logstore.messages import to_json
@@ -20,10 +21,29 @@ from tests.support.world.transcripts import Transcript, text_of
 from tests.support.world.wire import Client
 
 FEW = 24
-REQUESTS = 120
+REQUESTS = 150
 NOBODY = "User:ANONYMOUS"
-NOT_SENT = {"JoinGroup", "SyncGroup", "SaslHandshake", "SaslAuthenticate"}
-"""Requests whose answers wait for other requests, or that close the connection."""
+NOT_SENT = {"SaslHandshake", "SaslAuthenticate"}
+"""Requests that close the connection."""
+CHAINED = (
+    *("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch", "DescribeGroups"),
+    *("ConsumerGroupHeartbeat", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "Fetch"),
+    *("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "Produce", "Fetch"),
+    *("TxnOffsetCommit", "EndTxn", "DescribeTransactions", "DescribeProducers", "LeaveGroup"),
+)
+"""Requests that follow from each other, and are therefore sent more often."""
+KNOWN = {
+    "member_id": "memberId",
+    "member_epoch": "memberEpoch",
+    "generation_id": "generationId",
+    "generation_id_or_member_epoch": "generationId",
+    "producer_id": "producerId",
+    "producer_epoch": "producerEpoch",
+    "session_id": "sessionId",
+    "group_id": "group of a member",
+    "transactional_id": "transactional id",
+}
+"""Fields of requests whose values come from a field of an earlier answer."""
 
 TEXTS: dict[str, tuple[str, ...]] = {
     "name|topic|topic_name|topic_names|subscribed_topic_names": ("t", "u", "v", "no", "", "a/b"),
@@ -72,10 +92,14 @@ NUMBERS: dict[str, tuple[int, ...]] = {
     "acks": (1, -1, 2),
     ".*epoch": (0, 1, -1, 2),
     "max_wait_ms|min_bytes": (0,),
+    # Short timeouts could end while the test runs.
+    "transaction_timeout_ms": (60_000, 60_000, 0, -1, 10_000_000),
+    "(session|rebalance)_timeout_ms": (60_000, 90_000),
     ".*_ms": (1000, 60_000, 0, -1),
     "max_bytes|partition_max_bytes": (1 << 20, 100, 0),
     "response_partition_limit": (1, 2, 2000, 0),
     "session_id": (0,),
+    "session_epoch": (0, 0, 1, 1, 2, -1),
     "iterations": (4096, 1, 20_000),
     "key_type": (0, 1, 2),
     "resource_type|resource_type_filter|resource_types": (2, 2, 3, 4, 4, 5, 8, 16, 32, 1, 0),
@@ -90,7 +114,8 @@ NUMBERS: dict[str, tuple[int, ...]] = {
     "producer_id|.*_producer_id|producer_id_filters": (0, 1, 2, -1),
     "max_version_level": (0, 1, 2, 3, 25, -1),
 }
-GENERATED = re.compile(r"(?<=sessionId: )\d{2,}|(?<=port: )\d+")
+GENERATED = re.compile(r"(?<=sessionId: )\d{2,}|(?<=port: )\d+|\b[\w-]+-[0-9a-f]{8}(-[0-9a-f]+){4}")
+"""Ids of sessions and members, and ports."""
 
 
 def _of(pools: dict[str, Any], name: str) -> Any:
@@ -101,6 +126,8 @@ class Plausible(Maker):
     """Values that mostly name things that exist."""
 
     topic_ids: tuple[str, ...] = ()
+    known: ClassVar[dict[str, Any]] = {}
+    """The latest values by the names of the fields of answers."""
 
     def struct(self, struct: str) -> Any:
         made = super().struct(struct)
@@ -116,15 +143,76 @@ class Plausible(Maker):
 
     def _element(self, each: Field) -> Any:
         rng = self.rng
+        known = self.known.get(KNOWN.get(each.attribute, ""))
+        if known is not None and rng.random() < 0.8:
+            return known
         if each.element == "string":
             return rng.choice(_of(TEXTS, each.attribute) or ("", "a"))
         if each.element == "uuid":
             return rng.choice(self.topic_ids)
         if each.element == "records":
-            return bytes(build_batch([Record(0, 1_600_000_000_000, b"k", b"v")]))
+            return self._records()
         if each.element.startswith("int"):
             return rng.choice(_of(NUMBERS, each.attribute) or (0, 1, 2, -1))
         return super()._element(each)
+
+    def _records(self) -> bytes:
+        """Return a batch of nobody, or of the known producer."""
+        rng, fields = self.rng, {}
+        if "producerId" in self.known and rng.random() < 0.5:
+            fields = {
+                "producer_id": self.known["producerId"],
+                "producer_epoch": max(self.known.get("producerEpoch", 0), 0),
+                "base_sequence": rng.choice((0, 0, 1, 2)),
+                "is_transactional": rng.random() < 0.5,
+            }
+        return bytes(build_batch([Record(0, 1_600_000_000_000, b"k", b"v")], **fields))
+
+
+def _learn(api: str, request: Any, answer: Any, known: dict[str, Any]) -> None:
+    """Take over the ids and epochs in an answer."""
+    match api:
+        case "JoinGroup" if answer["memberId"]:
+            known["memberId"] = answer["memberId"]
+            known["generationId"] = answer["generationId"]
+        case "ConsumerGroupHeartbeat" if answer["memberEpoch"] > 0:
+            known["memberEpoch"] = answer["memberEpoch"]
+        case "InitProducerId" if answer["producerId"] >= 0:
+            if request.transactional_id is not None:
+                known["transactional id"] = request.transactional_id
+            if request.transactional_id == known.get("transactional id"):
+                known |= {key: answer[key] for key in ("producerId", "producerEpoch")}
+        case "Fetch" if answer.get("sessionId"):
+            known["sessionId"] = answer["sessionId"]
+
+
+def _make_likely(rng: Random, api: str, request: Any, known: dict[str, Any]) -> None:
+    """Change the fields that must agree with each other for a request to succeed."""
+    if api == "Produce":
+        request.acks = request.acks or 1  # 0 has no answer
+    if api == "InitProducerId" and rng.random() < 0.6:
+        request.producer_id = request.producer_epoch = -1
+    if api == "JoinGroup":
+        # Each member is alone in its group, so that no answer waits for another member.
+        if "memberId" in known and rng.random() < 0.7:
+            request.member_id = known["memberId"]
+        else:
+            known["groups"] = known.get("groups", 0) + 1
+            request.member_id = ""
+            known.pop("memberId", None)
+        request.session_timeout_ms = rng.choice((60_000, 60_000, 60_000, 1))
+        request.protocol_type = "consumer"
+        protocol = request.JoinGroupRequestProtocol(name="range", metadata=b"m")
+        request.protocols = request.protocols or [protocol]
+    if api in ("JoinGroup", "SyncGroup"):
+        request.group_id = known["group of a member"] = f"alone{known.get('groups', 0)}"
+    if api == "ConsumerGroupHeartbeat" and rng.random() < 0.7:
+        request.group_id = "k"
+        request.instance_id = request.server_assignor = request.topic_partitions = None
+        request.subscribed_topic_names, request.subscribed_topic_regex = ["t"], None
+        if rng.random() < 0.4:
+            request.member_id, request.member_epoch = rng.choice("mn"), 0
+            request.rebalance_timeout_ms, request.topic_partitions = 60_000, []
 
 
 def _ensure_topics(broker: Broker[VirtualClock]) -> tuple[str, ...]:
@@ -162,20 +250,22 @@ def transcribe(seed: int) -> Transcript:
         broker.listen(authorizer=_authorizer(seed)) as listener,
         Client(listener) as client,
     ):
+        known: dict[str, Any] = {}
         for _ in range(REQUESTS):
             topic_ids = _ensure_topics(broker)
-            api = rng.choice(sorted(SERVED.keys() - NOT_SENT))
+            every = CHAINED if rng.random() < 0.5 else sorted(SERVED.keys() - NOT_SENT)
+            api = rng.choice(every)
             version = rng.randint(SERVED[api].first, SERVED[api].last)
-            kind = type("Of", (Plausible,), {"topic_ids": topic_ids})
+            kind = type("Of", (Plausible,), {"topic_ids": topic_ids, "known": known})
             request = random_message(rng, f"{api}Request", version, elements_max=2, maker=kind)
-            if api == "Produce":
-                request.acks = request.acks or 1  # 0 has no answer
-            transcript.note(api, version, to_json(request, version))
+            _make_likely(rng, api, request, known)
+            transcript.note(api, version, GENERATED.sub("...", text_of(to_json(request, version))))
             try:
-                answer = client.ask(request, version)
+                answer = to_json(client.ask(request, version), version)
             except EOFError:
                 transcript.note("closed")
                 client.__init__(listener)
                 continue
-            transcript.note(GENERATED.sub("...", text_of(to_json(answer, version))))
+            _learn(api, request, answer, known)
+            transcript.note(GENERATED.sub("...", text_of(answer)))
     return transcript
