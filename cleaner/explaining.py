@@ -201,7 +201,7 @@ def pass_due(decision: CleaningDecision) -> Reason:
 
 
 def _pass_end(decision: CleaningDecision) -> int | None:
-    """Return the end of the pass that is due now or later without an append, or None."""
+    """Return the end of the pass that is due now or later without an append, or None if none is."""
     if decision.will_clean:
         return decision.state.upper_bound_offset
     return decision.opens_below_offset

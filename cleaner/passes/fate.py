@@ -75,7 +75,7 @@ class FateChunk(NamedTuple):
     fates : (n,) uint8
         Indexes into `FATES`.
     superseded_by : (n,) int64
-        Offset of the superseding record, or -1.
+        Offset of the superseding record, or -1 if there is none.
     controls : (n,) int8
         `kernels.table.CONTROL_*`, or `CONTROL_NONE` for data records.
     data : bytes

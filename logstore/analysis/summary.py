@@ -116,7 +116,7 @@ class PartitionSummary(NamedTuple):
 
     @property
     def lag_ms(self) -> int | None:
-        """Age of the oldest data that is not clean, by timestamp, or None."""
+        """Age of the oldest data that is not clean, by timestamp, or None if unknown."""
         return None if self.dirty_since_ms is None else max(self.now_ms - self.dirty_since_ms, 0)
 
     @property

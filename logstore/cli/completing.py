@@ -19,7 +19,7 @@ _EITHER = ("target",)
 
 
 class Name(click.types.StringParamType):
-    """A text parameter that completes as a topic, a path, or either."""
+    """A text parameter that is completed as a topic, a path, or either."""
 
     def __init__(self, *, topics: bool, paths: bool) -> None:
         self._topics = topics
@@ -28,7 +28,7 @@ class Name(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return matching topics, or files if none matches or the text has a slash."""
+        """Return matching topics, or files if no topic matches or the text contains a slash."""
         from click.shell_completion import CompletionItem
 
         found = []
@@ -42,7 +42,7 @@ class Name(click.types.StringParamType):
 
 
 def complete_names(params: list[click.Parameter]) -> None:
-    """Enable completion for arguments of a command, depending on their names."""
+    """Enable completion for arguments of a command, depending on the arguments' names."""
     for param in params:
         if isinstance(param, click.Argument) and param.type is click.STRING:
             name = param.name

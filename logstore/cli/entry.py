@@ -1,8 +1,8 @@
 """The entry point of the program. Handles Ctrl-C before importing anything else.
 
-While the program loads, Ctrl-C terminates it with the signal (exit code 130 in a shell) and no
-traceback. Afterwards, Ctrl-C raises an exception, so that commands clean up. If the parent process
-ignores SIGINT, it remains ignored.
+While the program is loading, Ctrl-C terminates it with the signal (exit code 130 in a shell) and no
+traceback. Once it is loaded, Ctrl-C raises an exception, so that commands clean up. If the parent
+process ignores SIGINT, it remains ignored.
 """
 
 import _signal  # type: ignore[import-not-found]  # faster to import than `signal`

@@ -33,11 +33,11 @@ class ListenerOptions(NamedTuple):
     Attributes
     ----------
     users_file : str or None
-        File with NAME=PASSWORD lines. If None, the environment variable is used.
+        File with NAME=PASSWORD lines. If None, an environment variable is used.
     mechanisms : tuple of str
-        SASL mechanisms. Empty means all.
+        SASL mechanisms. Empty for all.
     tls_cert, tls_key, tls_generate : str or None
-        Certificate and key files, or the file to write the generated CA certificate to.
+        Certificate and key files, or the file to which the generated CA certificate is written.
     acls_file : str or None
     acls : tuple of Acl
     super_users : tuple of str
@@ -72,7 +72,7 @@ class ListenerOptions(NamedTuple):
         return Credentials(_users_of(text, where), self.mechanisms or MECHANISMS)
 
     def tls(self, host: str) -> ssl.SSLContext | None:
-        """Return the TLS context of the server, or None for plaintext.
+        """Return the server's TLS context, or None for plaintext.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class ListenerOptions(NamedTuple):
         return context
 
     def authorizer(self) -> Authorizer | None:
-        """Return the authorizer, or None to allow everything.
+        """Return the authorizer, or None to permit everything.
 
         Raises
         ------
@@ -127,7 +127,7 @@ def _text_of(path: str) -> str:
 
 
 def _users_of(text: str, where: str) -> dict[str, str]:
-    """Parse passwords by user. Error messages contain no passwords."""
+    """Parse passwords by user. Error messages never contain passwords."""
     users = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -1,4 +1,4 @@
-"""The `logstore` program: runs a command, and converts errors to messages and exit codes."""
+"""The `logstore` program: runs a command and converts errors to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Root(Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Parse the arguments. Exit with 0 if the help is piped to a closed reader."""
+        """Parse the arguments. If the help is piped to a reader that has closed, exit with 0."""
         try:
             return super().make_context(info_name, args, parent, **extra)
         except BrokenPipeError:
@@ -119,7 +119,7 @@ class Root(Group):
             raise click.exceptions.Exit(0) from None
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. Exit with 0 if the output is piped to a closed reader."""
+        """Run the command. If the output is piped to a reader that has closed, exit with 0."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -194,7 +194,7 @@ def registered() -> list[tuple[str, str]]:
     """Return (name, distribution) of the commands registered by installed packages.
 
     Parses `entry_points.txt`, because importing `importlib.metadata` takes longer than printing the
-    help. It is imported only when a registered command runs.
+    help. `importlib.metadata` is only imported when a registered command runs.
     """
     commands: dict[str, str] = {}
     for folder in dict.fromkeys(sys.path):

@@ -39,7 +39,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def to_time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """Parse a TIME option to Unix ms."""
+    """Parse a TIME option to Unix milliseconds."""
     if value is None:
         return None
     try:
@@ -49,7 +49,7 @@ def to_time(ctx: click.Context, param: click.Parameter, value: str | None) -> in
 
 
 def now_of(ctx: click.Context) -> int:
-    """Return the base of relative times in Unix ms: `--now`, or else the system clock."""
+    """Return the base of relative times in Unix ms: `--now` or, if not set, the system clock."""
     from logstore.runtime import SystemClock
 
     fixed_ms: int | None = ctx.params.get("now_ms")
@@ -81,7 +81,7 @@ def to_racks(_: click.Context, __: click.Parameter, text: str | None) -> tuple[s
 def to_address(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> tuple[str, int] | None:
-    """Parse HOST:PORT. IPv6 addresses are in brackets."""
+    """Parse HOST:PORT. IPv6 addresses must be in brackets."""
     if value is None:
         return None
     host, colon, port = value.rpartition(":")
@@ -103,7 +103,7 @@ class Settings(NamedTuple):
     config_file : str or None
         Path of a Kafka `server.properties`.
     now_ms : int or None
-        Fixed wall-clock time in Unix ms.
+        Fixed wall-clock time in Unix milliseconds, or None.
     output : str
         One of `FORMATS`.
     full : bool
@@ -113,7 +113,7 @@ class Settings(NamedTuple):
     debug : bool
         Whether to show tracebacks.
     as_recovered : bool
-        Whether to read only data that would survive recovery, instead of all valid batches.
+        Whether to read only data that would survive recovery, rather than all valid batches.
     accept_data_loss : bool
         Whether recovery may truncate valid batches after damage.
     """
@@ -139,13 +139,13 @@ class Settings(NamedTuple):
         return self.output in ("jsonl", "csv")
 
     def clock(self) -> Clock:
-        """Return the system clock, or a clock with a fixed wall time."""
+        """Return the system clock, or a clock with a fixed wall-clock time."""
         from logstore.runtime import FixedWallClock, SystemClock
 
         return SystemClock() if self.now_ms is None else FixedWallClock(self.now_ms)
 
     def broker_config(self) -> BrokerConfig:
-        """Read the broker configs, and print a note for each one that has no effect."""
+        """Read the broker configs, and print a note for each config without effect."""
         from logstore.cli.show.output import note
         from logstore.config.broker_config import BrokerConfig, read_properties
 
@@ -184,7 +184,7 @@ class Settings(NamedTuple):
         dry_run : bool
             Change nothing, and show partitions as a writing command would see them.
         create : bool
-            Create missing directories. Off by default, in case of a typo.
+            Create missing directories. Off by default, to catch typos.
         background : bool
             Run the cleaner and retention in the background.
         in_memory : bool
@@ -222,7 +222,7 @@ class Settings(NamedTuple):
                 clock=clock,
                 fs=DiskFileSystem(clock)
                 if read_only
-                else None,  # so that reports show paths as given
+                else None,  # so that reports show paths as the user gave them
                 broker_config=config,
                 read_only=read_only,
                 background=background,
@@ -238,7 +238,7 @@ class Settings(NamedTuple):
     def topics(self) -> list[Topic]:
         """Return the topics of the data directories by name, including adopted topics.
 
-        Returns the topics of a read-only broker without importing the broker.
+        If the broker is read-only, the topics are read without importing the broker.
 
         Raises
         ------
@@ -259,7 +259,7 @@ class Settings(NamedTuple):
     def open_cluster(
         self, brokers: int, *, in_memory: bool, racks: Sequence[str] | None
     ) -> Cluster[Clock]:
-        """Open a cluster with background work, in memory or in one data directory.
+        """Open a cluster with background work, in memory or in a single data directory.
 
         Raises
         ------
@@ -310,7 +310,7 @@ def _check_there(directories: Iterable[str]) -> None:
 
 
 def note_writers(directories: Iterable[str]) -> None:
-    """Print a note for each data directory that another process writes to."""
+    """Print a note for each data directory to which another process is writing."""
     from logstore.cli.show.output import note
 
     for path, process_id in writers_of(directories).items():
@@ -328,7 +328,7 @@ def writers_of(directories: Iterable[str]) -> dict[str, int]:
 
 
 def _show_load(bar: ProgressBar, step: LoadProgress) -> None:
-    if step.total > 1:  # a single step reports only its end
+    if step.total > 1:  # a single step only reports its end
         bar.update("recovering", step.done, step.total, str(step.topic_partition))
 
 
@@ -338,7 +338,7 @@ def checked_partition(broker: Broker, topic: str, partition: int | None) -> list
     Raises
     ------
     UnknownTopicOrPartitionError
-        The message suggests similar names.
+        The topic is unknown. The message suggests similar names.
     """
     from logstore.errors import UnknownTopicOrPartitionError
 
@@ -367,7 +367,7 @@ def topic_overrides(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown (the message suggests the closest one), or a value is not allowed.
+        A key is unknown (the message suggests the closest key), or a value is not allowed.
     """
     if not pairs:
         return {}
@@ -384,7 +384,7 @@ def topic_overrides(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
 
 
 class SharedOption(click.Option):
-    """An option of every command, listed in its own section of the help."""
+    """An option that every command has, listed in a separate section of the help."""
 
 
 def _shared_options() -> list[click.Parameter]:
@@ -404,7 +404,7 @@ def _shared_options() -> list[click.Parameter]:
         SharedOption(
             ["--now", "now_ms"],
             callback=to_time,
-            is_eager=True,  # relative times of other options are based on it
+            is_eager=True,  # other options may have relative times based on it
             metavar="TIME",
             help=f"Use a fixed wall-clock time: {TIME_HELP}.",
         ),
@@ -453,7 +453,7 @@ _PARTS_OF_LISTEN = ("port", "host", "bind", "address")
 
 
 class Command(click.Command):
-    """A command with the shared options and examples in its help.
+    """A command with the shared options, and examples in its help.
 
     Parameters
     ----------
@@ -468,7 +468,7 @@ class Command(click.Command):
         self.params.extend(_shared_options())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments. For an unknown option, suggest the closest one."""
+        """Parse the arguments. For an unknown option, suggest the closest option."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -477,10 +477,10 @@ class Command(click.Command):
             raise click.UsageError(f"{error.message}{hint}", ctx) from error
 
     def _nearest(self, option: str) -> str | None:
-        """Return the option that is closest to an unknown one."""
+        """Return the option that is closest to an unknown option."""
         from logstore.config.suggest import nearest
 
-        # Ignore the dashes, which all options have.
+        # Ignore the dashes, which all options start with.
         names = {name.lstrip("-"): name for param in self.params for name in param.opts}
         wanted = option.lstrip("-")
         if wanted in _PARTS_OF_LISTEN and "listen" in names:
@@ -579,7 +579,7 @@ def all_option(function: _F) -> _F:
 
 
 def accept_data_loss_option(function: _F) -> _F:
-    """Add `--accept-data-loss` to a command that writes. Sets the field of `Settings`."""
+    """Add `--accept-data-loss` to a command that writes. It sets a field of `Settings`."""
 
     @click.option(
         "--accept-data-loss",
@@ -604,7 +604,7 @@ def key_options(function: _F) -> _F:
 
 
 def key_of(key: str | None, key_base64: str | None) -> bytes | None:
-    """Return the key given by `--key` or `--key-base64`, or None.
+    """Return the key given by `--key` or `--key-base64`, or None if neither is given.
 
     Raises
     ------
@@ -662,7 +662,7 @@ class Group(click.Group):
         self.params.extend(_shared_options())
 
     def invoke(self, ctx: click.Context) -> object:
-        """Pass shared options that precede the command name on to the command."""
+        """Pass shared options that precede the command name to the command."""
         _take_shared(ctx, self.params)
         return super().invoke(ctx)
 
@@ -712,7 +712,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command. For an unknown name, suggest similar ones."""
+        """Return the command. For an unknown name, suggest similar names."""
         name = args[0]
         command = self.get_command(ctx, name)
         if command is not None:

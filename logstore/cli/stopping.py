@@ -24,11 +24,11 @@ class Stopping:
         return kind is not None and issubclass(kind, _Stopped)
 
     def wait(self) -> NoReturn:
-        """Wait until a signal handler raises.
+        """Wait until a signal handler raises an exception.
 
         The system may deliver a signal to another thread, or just before this thread sleeps, but
-        the Python handler runs only when this thread wakes up. So it waits for the byte that
-        `signal.set_wakeup_fd` writes for each signal.
+        the Python handler only runs when this thread wakes up. This therefore waits for the byte
+        that `signal.set_wakeup_fd` writes for each signal.
         """
         reader, writer = socket.socketpair()
         with reader, writer:

@@ -1,4 +1,4 @@
-"""Handle standard streams that are closed (`<&-`, `>&-`) or whose reader closed the pipe."""
+"""Handle standard streams that are closed (`<&-`, `>&-`) or whose reader has closed the pipe."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class _Closed(io.RawIOBase):
 def replace_closed_streams() -> None:
     """Replace closed standard streams.
 
-    Their descriptors are reserved first, because the next opened file would get one of them, and
-    messages for standard error might be written to a segment. Reads and writes raise an error that
-    names the stream. Output to a closed standard error is discarded.
+    Their descriptors are reserved first, because otherwise the next opened file would get one of
+    them, and messages for standard error might be written to a segment. Reads and writes raise an
+    error that names the stream. Output to a closed standard error is discarded.
     """
     streams = (sys.stdin, sys.stdout, sys.stderr)
     for descriptor, stream in enumerate(streams):
         if stream is None:
-            # Use the opposite mode, so that direct use of the descriptor fails too.
+            # Use the opposite mode, so that direct use of the descriptor fails as well.
             taken = os.open(os.devnull, os.O_WRONLY if descriptor == 0 else os.O_RDONLY)
             if taken != descriptor:
                 os.dup2(taken, descriptor)
@@ -60,7 +60,7 @@ def replace_closed_streams() -> None:
 
 
 def forget_output() -> None:
-    """Discard buffered output, so that it does not fail again when flushed at exit."""
+    """Discard buffered output, so that flushing it does not fail again at exit."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):

@@ -28,7 +28,7 @@ class Target:
     Attributes
     ----------
     broker : Broker or None
-        None for a file until `opened` is called.
+        The broker. None for a file until `opened` is called.
     is_one, is_topic, is_folder : bool
         Whether the target is a single partition, a topic, or a partition directory.
     """
@@ -51,7 +51,7 @@ class Target:
             self.file.file.close()
 
     def opened(self) -> Broker:
-        """Return the broker of the partitions. A file is opened as a log with one segment."""
+        """Return the broker of the partitions. A file is opened as a log with a single segment."""
         if self.broker is None:
             assert self.open_file is not None
             self.broker = self.open_file()
@@ -160,7 +160,7 @@ def _files() -> FileSystem:
 
 
 def refuse_path(target: str | None, remedy: str) -> None:
-    """Raise a usage error if a command that writes got a path.
+    """Raise a usage error if a command that writes was given a path.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ class _Opening(NamedTuple):
 
 
 def _open_path(settings: Settings, target: str, partition: int | None, opening: _Opening) -> Target:
-    """Open a data directory, a partition directory of any name, or a file."""
+    """Open a data directory, a partition directory with any name, or a file."""
     from logstore.analysis.locations import locate
     from logstore.errors import InvalidConfigurationError
 

@@ -23,12 +23,12 @@ def parse_time(text: str, now_ms: Callable[[], int]) -> int:
         (UTC), truncated to milliseconds; a signed duration with a unit, such as `-1h`; `now`;
         `today`, `yesterday` or `tomorrow` (midnight UTC).
     now_ms : callable
-        Returns the base of relative times in Unix milliseconds.
+        Returns the base of relative times, in Unix milliseconds.
 
     Raises
     ------
     ValueError
-        The message is suitable for users.
+        The text is not a time. The message can be shown to users.
     """
     from logstore.config.units import INTEGER, UNITS_MS, parse_duration
 

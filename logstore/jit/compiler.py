@@ -67,7 +67,7 @@ class KernelDispatcher(CPUDispatcher):
             return super().typeof_pyval(value)
 
     def entry_for(self, *args: Any) -> Any:
-        """Return the function compiled for these argument types, or None."""
+        """Return the function compiled for these argument types, or None if not compiled."""
         found = self._inserted.get(_codes_of(map(self.typeof_pyval, args)))
         return None if found is None else found[1]
 

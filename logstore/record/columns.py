@@ -211,7 +211,7 @@ class RecordColumns:
 
     @property
     def encoded_headers(self) -> BytesColumn:
-        """Headers of each record, encoded as by `encode_headers`. No headers are one zero byte.
+        """Headers of each record, encoded by `encode_headers`. One zero byte means no headers.
 
         Can be passed to `encode_section`. Equal headers have equal bytes.
         """

@@ -350,7 +350,7 @@ class QueueScheduler:
         """Do nothing, because no other thread can be waiting."""
 
     def next_due_ns(self) -> int | None:
-        """Return the monotonic time at which the next task is due, which may be past, or None."""
+        """Return when the next task is due, in monotonic time, or None if there is none."""
         with self._lock:
             return self._queue[0][0][0] if self._queue else None
 

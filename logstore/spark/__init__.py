@@ -1,4 +1,4 @@
 """Spark integration: a data source for partition logs, a workload generator and an oracle.
 
-Only this package imports pyspark.
+No other package imports pyspark.
 """

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    """Record the duration of a stage in seconds, unless it raises."""
+    """Record the duration of a stage in seconds, unless it raises an error."""
     began = time.perf_counter()
     yield
     seconds[stage] = time.perf_counter() - began

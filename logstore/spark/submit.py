@@ -5,7 +5,7 @@
     $job verify --before /shared/before --after /shared/after
 
 Options and exit codes are as on the command line. Directories must be on a file system that all
-nodes mount at the same path. The workers' Python needs this package and its dependencies, either
+nodes mount at the same path. The workers' Python requires this package and its dependencies, either
 installed or as a checkout on that file system.
 """
 

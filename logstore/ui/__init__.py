@@ -13,8 +13,8 @@
 | `api/…` | the JSON API, one module per subject; each exports `ROUTES` |
 | `front/…` | the page itself: HTML, CSS and ES modules, without a build step |
 
-API functions take an `Ask` and may block, since they never run in the event loop. They return a
-JSON-serializable value in the same shape as the command line's `--format json`. The broker loads
+API functions take an `Ask` and may block, because they never run in the event loop. They return a
+JSON-serializable value in the same form as the command line's `--format json`. The broker loads
 this package through the `logstore.servers` entry point.
 """
 
@@ -34,12 +34,12 @@ __all__ = ["open_ui"]
 
 
 def open_ui(broker: Broker, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Ui:
-    """Serve the web page of a broker, with the options of `Ui`.
+    """Serve a broker's web page, with the options of `Ui`.
 
     Raises
     ------
     InvalidConfigurationError
-        As for `Ui`, or a required package is not installed.
+        See `Ui`. Also raised if a required package is not installed.
     """
     try:
         from logstore.ui.server import Ui

@@ -2,7 +2,7 @@
 
 Every request needs the token, including requests for static files. The `Host` header must match
 this listener, to prevent DNS rebinding. Requests that change state must also have the right origin
-and content type, which a form or script on another site cannot forge.
+and content type, which forms and scripts on other sites cannot forge.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Access:
     app : ASGI application
     token : str
     host : str
-        Host name or address of the listener; also accepted in `Host`.
+        Host name or address of the listener, which is also accepted in `Host`.
     port : int
-        Part of the cookie name, because all ports of a host share cookies.
+        Port, included in the cookie name because all ports of a host share cookies.
     """
 
     def __init__(self, app: ASGIApp, *, token: str, host: str, port: int) -> None:
@@ -68,7 +68,7 @@ class Access:
         self._cookie = f"logstore_{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or reject it."""
+        """Pass a request on or reject it."""
         assert scope["type"] == "http", "the server accepts HTTP only"
 
         async def send_with_headers(message: Message) -> None:
@@ -107,7 +107,7 @@ class Access:
     def _is_ours(self, host: str, scope: Scope) -> bool:
         """Return whether a Host header names this listener.
 
-        The port may differ, for example in an SSH tunnel.
+        The port may differ, for example through an SSH tunnel.
         """
         name = _name_of(host)
         if name is None:
@@ -130,8 +130,8 @@ class Access:
     def _cookies(self, headers: Headers) -> Iterator[str]:
         """Yield the values of our cookie.
 
-        The header may contain malformed cookies, and cookies of the same name from other ports of
-        this host. They must not lock the user out.
+        The header may contain malformed cookies, and cookies with the same name from other ports of
+        this host. Such cookies must not lock the user out.
         """
         for line in headers.getlist("cookie"):
             for each in line.split(";"):
@@ -149,9 +149,9 @@ class Access:
     # -- login ---------------------------------------------------------------------------
 
     def _entrance(self, scope: Scope) -> Response | None:
-        """Set the cookie and redirect, if the request is for the printed URL.
+        """If the request is for the printed URL, set the cookie and redirect.
 
-        The redirect keeps the token out of the address bar, the history and the Referer header.
+        The redirect removes the token from the address bar, the history and the Referer header.
         """
         if not _tokens(scope):
             return None

@@ -1,7 +1,7 @@
 """API requests, routes and error responses.
 
 An API function takes an `Ask` and returns a JSON-serializable value. It may block. A route declares
-its parameters and rejects others. Exceptions become error responses.
+its parameters and rejects all others. Exceptions become error responses.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class Ask:
     context : Context
         The shared state of the page.
     path, query, body : mapping
-        Path parameters, query parameters and body members. The route has checked their names,
-        except in `path`.
+        Path parameters, query parameters and body members. The route has checked all names except
+        those in `path`.
     host : str
         The client's host.
     address : str
@@ -124,7 +124,7 @@ class Ask:
 
     @classmethod
     def without_parts(cls, context: Context, request: Request) -> Ask:
-        """Return a request without parameters, to check permissions."""
+        """Return a request without parameters, for permission checks."""
         return cls(context, {}, {}, {}, _host(request))
 
     @property
@@ -135,7 +135,7 @@ class Ask:
     # -- path parameters -------------------------------------------------------------------
 
     def topic(self, *operations: str) -> str:
-        """Return the topic in the path, after checking that it exists and is permitted.
+        """Return the topic in the path, after checking that it exists and access is permitted.
 
         Raises
         ------
@@ -163,7 +163,7 @@ class Ask:
         return self.broker.partitions(topic, number)[0]
 
     def note_damage(self, error: CorruptRecordError) -> None:
-        """Let the list of partitions show the damage that a request about one of them has met."""
+        """Show the damage that a request found in a partition in the list of partitions."""
         if "partition" in self.path:
             damaged = Damaged(str(error), error.path)
             self.context.partitions.note_damage(self.topic_partition(), damaged)
@@ -196,7 +196,7 @@ class Ask:
         return _yes_or_no(name, self.query[name]) if name in self.query else default
 
     def key(self) -> bytes | None:
-        """Return the parameter `key` (text) or `key_base64`, or None."""
+        """Return the parameter `key` (text) or `key_base64`, or None if neither is set."""
         if "key" in self.query and "key_base64" in self.query:
             raise InvalidRequestError("exactly one of key and key_base64 is required", field="key")
         if "key" in self.query:
@@ -214,7 +214,7 @@ class Ask:
     # -- body ------------------------------------------------------------------------------
 
     def member(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:  # noqa: ANN401  # of that kind
-        """Return a body member of type `kind`; required if it has no default."""
+        """Return a body member of type `kind`. It is required if it has no default."""
         if name not in self.body:
             if default is ...:
                 raise InvalidRequestError(f"the request lacks {name!r}", field=name)
@@ -316,7 +316,7 @@ class ApiRoute(Route):
     Attributes
     ----------
     action : Action or None
-        The operation, if it changes state.
+        The operation, or None if the route does not change state.
     """
 
     action: Action | None = None
@@ -341,10 +341,11 @@ def post(
     Parameters
     ----------
     action : Action, optional
-        The operation, if it changes state. It is rejected if the page is read-only; the function
-        itself checks permissions.
+        The operation, if the route changes state. If the page is read-only, the request is
+        rejected. The function must check permissions itself.
     rehearsable : bool
-        Whether there is a dry run. The function then checks itself whether the page is read-only.
+        Whether a dry run is possible. If so, the function must check itself whether the page is
+        read-only.
     """
     known = tuple(query)
     refused = None if rehearsable else action
@@ -394,7 +395,7 @@ def as_json(value: object, status: int = 200) -> Response:
 
 
 def failure(error: Exception, status: int | None = None) -> Response:
-    """Return an error response. Logs unexpected errors with a traceback."""
+    """Return an error response. Unexpected errors are logged with a traceback."""
     if isinstance(error, LogStoreError):
         text = str(error)
     else:
@@ -455,7 +456,7 @@ def _check_length(size_bytes: int) -> None:
 
 
 async def _body(request: Request) -> Mapping[str, Any]:
-    """Return the JSON object in the body; an empty body is an empty object."""
+    """Return the JSON object in the body. An empty body counts as an empty object."""
     found = bytearray()
     _check_length(int(request.headers.get("content-length", "0")))
     async for part in request.stream():
@@ -487,7 +488,7 @@ def _yes_or_no(name: str, text: str) -> bool:
 
 
 def unknown_topic(name: str, known: Collection[str]) -> UnknownTopicOrPartitionError:
-    """Return the error for an unknown topic, with the closest name as suggestion."""
+    """Return the error for an unknown topic, which suggests the closest name."""
     if not known:
         return UnknownTopicOrPartitionError(f"unknown topic '{name}'; there are no topics")
     return UnknownTopicOrPartitionError(

@@ -18,8 +18,8 @@ HEAD_S = 20.0
 class Connection(H11Protocol):
     """An HTTP connection with a time limit for request headers.
 
-    The number of connections is limited, and anyone can connect without the token. So that such
-    clients cannot use up all connections, a connection without a complete request is closed after
+    The number of connections is limited, and anyone can connect without the token. To prevent such
+    clients from using up all connections, a connection without a complete request is closed after
     `HEAD_S`, or as soon as another client needs it.
     """
 
@@ -28,12 +28,12 @@ class Connection(H11Protocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        # Another server in this process may have enabled the shared logger, and the log would show
-        # the token.
+        # The shared logger may be enabled by another server in this process, and the log would
+        # reveal the token.
         self.access_log = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time limit, and close an idle connection if there are too many."""
+        """Start the time limit. If there are too many connections, close an idle one."""
         super().connection_made(transport)
         self._idle_since = self.loop.time()
         self._watch()
@@ -43,7 +43,7 @@ class Connection(H11Protocol):
             idle = [each for each in idle if each is not self and each.is_idle]
             if not idle:
                 return  # the server sends 503
-            # Prefer connections without any request, whose clients may not have the token.
+            # Prefer connections without any request, whose clients may lack the token.
             min(idle, key=lambda each: (each.cycle is not None, each._idle_since)).make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:

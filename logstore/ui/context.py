@@ -30,7 +30,7 @@ DECODED_BYTES_MAX = 1024 * 1024
 
 
 class Action(NamedTuple):
-    """An operation that changes state, and the permission it requires.
+    """An operation that changes state, and the required permission.
 
     `operation` and `resource_type` are Kafka's names, for example `alter_configs` and `topic`.
     """
@@ -49,7 +49,7 @@ class Context:
     loops : LoopThread
         The event loop, and the threads that call the broker.
     authorizer : Authorizer, optional
-        Authorizes operations. All are allowed by default.
+        Authorizes operations. [default: all are permitted]
     principal : str
         Principal of all operations.
     schemas : mapping of int to Schema
@@ -66,9 +66,10 @@ class Context:
     actions : tuple of Action
         Operations of all routes.
     change_lock, cleaning_lock : OperationLock
-        Serialize changes and cleaning passes (including dry runs), which lock their partition.
+        Locks that serialize changes, and cleaning passes including dry runs, because these lock
+        their partition.
     read_only_because : str or None
-        Reason why the page is read-only.
+        Why the page is read-only, or None if it is not.
     notices : Notices
         Warnings about a copied directory.
     """
@@ -119,7 +120,7 @@ class Context:
         }
 
     def decoded(self, record: ConsumerRecord) -> dict[str, Any]:
-        """Decode the key and value of a record for which a schema is known."""
+        """Decode the key and value of a record with a known schema."""
         found: dict[str, Any] = {}
         errors = []
         for name, data in (("key", record.key), ("value", record.value)):

@@ -12,9 +12,9 @@ class InvalidRequestError(RequestError):
     Attributes
     ----------
     field : str or None
-        Parameter or member.
+        The invalid parameter or member, or None.
     suggestion : str or None
-        The closest valid name or value.
+        The closest valid name or value, or None.
     """
 
     kafka_error = "INVALID_REQUEST"
@@ -32,12 +32,12 @@ class RequestTooLargeError(InvalidRequestError):
 
 
 class UnknownTopicOrPartitionError(errors.UnknownTopicOrPartitionError):
-    """An unknown topic or partition, with a suggestion.
+    """The topic or partition does not exist. The closest name is suggested.
 
     Attributes
     ----------
     suggestion : str or None
-        The closest topic name that the principal may describe.
+        The closest topic name that the principal may describe, or None.
     """
 
     def __init__(self, message: str, *, suggestion: str | None = None) -> None:
@@ -51,7 +51,7 @@ class UnknownPlaceError(RequestError):
     Attributes
     ----------
     suggestion : str or None
-        The closest existing address.
+        The closest existing address, or None.
     """
 
     kafka_error = "RESOURCE_NOT_FOUND"

@@ -1,4 +1,4 @@
-"""Gauges over time and the last cleaning passes, in bounded memory."""
+"""Gauges over time and the most recent cleaning passes, in bounded memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Curve:
     def note(self, at_ms: int, value: float) -> None:
         """Add a point."""
         points = self._points
-        while points and points[-1][0] >= at_ms:  # same time, or the clock moved backwards
+        while points and points[-1][0] >= at_ms:  # same time, or the clock was set back
             points.pop()
         if [each[1] for each in points[-2:]] == [value, value]:
             points.pop()
@@ -108,7 +108,7 @@ class History:
             return _curves_json(self._gauges)
 
     def curves_of(self, topic_partition: TopicPartition) -> dict[str, Any]:
-        """Return the curves of a partition. They start at the first request for it."""
+        """Return the curves of a partition, which start at the first request for them."""
         with self._lock:
             self._of_partitions.setdefault(topic_partition, {})
             self._of_partitions.move_to_end(topic_partition)

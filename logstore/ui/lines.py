@@ -30,15 +30,15 @@ def command_line(
     Parameters
     ----------
     broker : Broker
-        Its data directories are added, unless they are in memory.
+        The broker. Its data directories are added to the command line, unless they are in memory.
     *words : str
         Command and subcommand, such as `topic` and `create`.
     names : iterable of str
-        Positional arguments, which may look like options.
+        Positional arguments. They may look like options.
     options, flags : iterable
         Options with and without values.
     timed : bool
-        Whether the result depends on the time. If so, --now is added unless the broker uses the
+        Whether the result depends on the time. If so, --now is added, unless the broker uses the
         system clock.
     """
     parts = ["logstore", *words]
@@ -65,7 +65,7 @@ def of_partition(
     flags: Iterable[str] = (),
     timed: bool = False,
 ) -> str:
-    """Return the command line for one partition."""
+    """Return the command line for a single partition."""
     topic, number = topic_partition
     return command_line(
         broker,
@@ -88,7 +88,7 @@ def creation(broker: Broker, name: str, partitions: int, configs: Mapping[str, o
 def alteration(
     broker: Broker, topic: str, given: Mapping[str, object], unset: Iterable[str]
 ) -> str | None:
-    """Return the command line to alter a topic, or None without changes."""
+    """Return the command line to alter a topic, or None if nothing changes."""
     options = [("--set", f"{key}={to_text(value)}") for key, value in given.items()]
     options += [("--unset", key) for key in unset]
     if not options:
@@ -99,7 +99,7 @@ def alteration(
 def broker_alteration(
     broker: Broker, given: Mapping[str, object], unset: Iterable[str], *, cluster_wide: bool
 ) -> str | None:
-    """Return the command line to alter the broker, or None without changes."""
+    """Return the command line to alter the broker, or None if nothing changes."""
     options = [("--set", f"{key}={to_text(value)}") for key, value in given.items()]
     options += [("--unset", key) for key in unset]
     if not options:

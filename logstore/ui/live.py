@@ -1,10 +1,10 @@
 """Live events of the broker, for the event stream and the history.
 
 While clients are connected, a timer in the event loop polls four times a second. It reads a flag
-set by the engine's signals, the progress of passes, and the clock. Thus an append or a cleaned
-chunk costs at most setting a flag, regardless of the number of clients. Slow clients receive the
-latest state and miss intermediate ones. The timer uses real time, since the broker's clock may be
-manual.
+set by the engine's signals, the progress of passes, and the clock. An append or a cleaned chunk
+therefore costs at most setting a flag, regardless of the number of clients. Slow clients receive
+the latest state and miss intermediate states. The timer uses real time, because the broker's clock
+may be manual.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Visible = Callable[[str], bool]
 
 
 class Reader:
-    """A client of the event stream. Used only in the event loop."""
+    """A client of the event stream. Only used in the event loop."""
 
     def __init__(self, sees: Visible) -> None:
         self._sees = sees
@@ -80,7 +80,7 @@ class Reader:
         self.set_state("measuring", {"under_way": seen})
 
     def set_state(self, event: str, state: dict[str, Any]) -> None:
-        """Set a state to send, replacing an unsent one."""
+        """Set a state to send, replacing any unsent one."""
         self._states[event] = state
         self._woken.set()
 
@@ -162,7 +162,7 @@ class Live:
         )
 
     def _note_end(self, stats: CleanerStats) -> None:
-        # Record the time now: a virtual clock may advance by days before the next poll.
+        # Record the time now, because a virtual clock may advance by days before the next poll.
         self._ended.append((stats, self._broker.clock.now_ms()))
 
     def _note_change(self, *_: object) -> None:
@@ -174,7 +174,7 @@ class Live:
 
     @contextmanager
     def dry_run(self, topic_partition: TopicPartition) -> Iterator[ProgressListener]:
-        """Send the progress of a dry run. The context manager returns its listener."""
+        """Send the progress of a dry run. Yields the listener to pass to it."""
         try:
             yield self._dry_runs.__setitem__
         finally:
@@ -201,7 +201,7 @@ class Live:
             return None
         reader = Reader(sees)
         if not self._readers:
-            self._known = None  # changes since the last client left are not sent
+            self._known = None  # changes since the last client disconnected are not sent
         self._readers.add(reader)
         reader.set_state("clock", self._clock_json())
         reader.set_cleaning(self._passes())
@@ -235,7 +235,7 @@ class Live:
     def _send_states(self) -> None:
         clock = self._clock_json()
         if clock["kind"] == "system":
-            clock = {}  # real time, sent only once
+            clock = {}  # real time, only sent once
         if clock != self._sent_clock:
             self._sent_clock = clock
             for reader in self._readers:
@@ -273,7 +273,7 @@ class Live:
                 reader.add_partitions(sorted(changed))
 
     async def _query(self, question: Callable[[], Any]) -> Any:  # noqa: ANN401  # the question's result
-        """Query the broker in a worker thread; return None on an error."""
+        """Query the broker in a worker thread. Return None on an error."""
         try:
             return await self._loops.blocking(question)
         except (LogStoreError, OSError):  # closing, or a disk failure reported elsewhere

@@ -23,14 +23,14 @@ KEY_BITS = 256
 
 
 class OperationLock:
-    """Serializes one kind of operation. Thread-safe.
+    """Serializes operations of one kind. Thread-safe.
 
-    With a virtual clock, waiting for a partition advances the time. So only one operation may wait.
+    With a virtual clock, waiting for a partition advances the time, so only one operation may wait.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Not the broker's random source, which may be seeded.
+        # Not the broker's random source, because that may be seeded.
         self._key = random_source().getrandbits(KEY_BITS).to_bytes(KEY_BITS // 8, "big")
 
     @contextmanager
@@ -40,7 +40,7 @@ class OperationLock:
         Raises
         ------
         BusyError
-            Another operation did not release it within `WAIT_S`.
+            Another operation did not release the lock within `WAIT_S`.
         """
         if not self._lock.acquire(timeout=WAIT_S):
             raise BusyError("another operation of this page is in progress; try again later")
@@ -52,7 +52,7 @@ class OperationLock:
     def confirmation(self, action: Mapping[str, object], loss: Loss) -> str:
         """Return a token that confirms a loss.
 
-        It becomes invalid if the loss changes, for example if more records would be deleted.
+        The token becomes invalid if the loss changes, for example if more records would be deleted.
         """
         text = json.dumps([action, loss.parts], sort_keys=True)
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
@@ -64,7 +64,7 @@ class OperationLock:
 
 
 def refusal(loss: Loss, token: str, command: str | None) -> dict[str, Any]:
-    """Return the response to an operation with an unconfirmed loss."""
+    """Return the response to an operation whose loss is not confirmed."""
     message = f"{loss.text}; to proceed, repeat the request with 'confirm'"
     return {
         "error": {"type": "ConfirmationNeededError", "message": message},

@@ -1,4 +1,4 @@
-"""Warnings about a copied directory, as the command line prints them."""
+"""Warnings about a copied directory, as printed by the command line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Notices(logging.Handler):
         logging.getLogger("logstore").removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Record a message, unless the page itself logged it."""
+        """Record a message, unless the page itself has logged it."""
         if not record.name.startswith("logstore.ui") and len(self._texts) < NOTICES_MAX:
             self._texts[" ".join(record.getMessage().split())] = None
 

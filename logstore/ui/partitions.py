@@ -1,8 +1,8 @@
 """The list of partitions. Dirty ratios are computed in the background.
 
 An open log is measured on request, without reading files. A closed log is first listed with the
-size of its files, then opened and measured in the background, visible rows first. The cleaner
-computes the ratios (`LogChooser`).
+size of its files, then opened and measured in the background, starting with visible rows. The
+cleaner computes the ratios (`LogChooser`).
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ class Row:
     measured : bool
         Whether the log itself was measured, not just its directory.
     cleanable_ratio, dirty_bytes, first_dirty_offset : float or None, int or None, int or None
-        As the cleaner computes them; None if the topic is not compacted.
+        As computed by the cleaner. None if the topic is not compacted.
     max_compaction_delay_ms : int or None
-        How long the oldest dirty data has exceeded `max.compaction.lag.ms`.
+        By how long the oldest dirty data exceeds `max.compaction.lag.ms`, or None.
     lag_ms : int or None
-        Age of the oldest dirty data, if known.
+        Age of the oldest dirty data, or None if unknown.
     must_clean : bool
         Whether `max.compaction.lag.ms` is exceeded, so that the log is due at any dirty ratio.
     uncleanable : UncleanablePartition or None
-        Why and since when the cleaner skips the partition.
+        Why and since when the cleaner skips the partition, or None if it does not.
     is_policy_assumed : bool
-        Whether the topic has no configuration in the directory.
+        Whether the directory lacks a configuration of the topic.
     verdict : Verdict or None
-        Computed from batch headers and known damage.
+        The verdict, based on batch headers and known damage, or None.
     error : str or None
-        Why the log cannot be opened.
+        Why the log cannot be opened, or None.
     """
 
     topic_partition: TopicPartition
@@ -104,7 +104,7 @@ class Row:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the log appears to be empty and has nothing to report."""
+        """Whether the log appears to be empty and there is nothing to report."""
         if self.verdict is None:
             return not self.size_bytes and self.error is None
         return self.verdict.is_of_an_empty_log and self.in_progress is None
@@ -140,7 +140,7 @@ class Row:
 
 
 def _frees(row: Row) -> tuple[int, ...]:
-    """Return the sort key by bytes that are freed now, then if rolled; rows without it last."""
+    """Return the sort key by bytes freed now, then by bytes freed after a roll. Unknown is last."""
     return (-1, 0) if row.verdict is None else row.verdict.removable_bytes
 
 
@@ -149,14 +149,14 @@ def _frees_if_rolled(row: Row) -> int:
 
 
 def _damage(row: Row) -> tuple[int, ...]:
-    """Return the sort key by state, with damage first, then by bytes that are freed."""
+    """Return the sort key by state, with damage first, then by bytes freed."""
     if row.verdict is None:
         return (-len(STATES),)
     return (-STATES.index(row.verdict.state), *row.verdict.removable_bytes)
 
 
 def _urgency(row: Row) -> tuple[int, ...]:
-    """Return the sort key by damage and possible losses, then by bytes that are freed."""
+    """Return the sort key by damage and possible losses, then by bytes freed."""
     verdict = row.verdict
     if verdict is None:
         rank = 2 if row.error is not None else 0
@@ -197,9 +197,9 @@ class PartitionList:
     ----------
     broker : Broker
     run_in_background : callable
-        Starts a function in another thread.
+        Starts a function in a new thread.
     on_measured : callable
-        Called there for each measured partition.
+        Called in that thread for each measured partition.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class PartitionList:
         return [
             replace(self._row(tp, logs.get(tp), config), is_policy_assumed=is_assumed)
             for topic in topics
-            # Once per topic, since it may have thousands of partitions.
+            # Computed once per topic, because a topic may have thousands of partitions.
             for config in [topic_config(self._broker, topic.name)]
             for is_assumed in [policy_assumption(self._broker.manager, topic.name) is not None]
             for number in topic.partitions
@@ -333,24 +333,24 @@ class PartitionList:
         self._known.pop(topic_partition, None)
 
     def note_damage(self, topic_partition: TopicPartition, damaged: Damaged) -> None:
-        """Keep the verdict on a partition in which a request has met damage."""
+        """Store the verdict on a partition in which a request has found damage."""
         try:
             verdict = partition_verdict(self._broker, topic_partition, damaged=[damaged])
             self.note_verdict(topic_partition, replace(verdict, examined=RECORDS))
         except (LogStoreError, OSError):
-            return  # the list has the reason
+            return  # the list shows the reason
 
     def _quick_verdict(self, log: Log) -> Verdict:
         decision = cleaning_decision(self._broker, log, foresee=False)
         return log.reader.steady(lambda: quick_verdict(self._broker, log, decision))
 
     def exact_verdict(self, log: Log, quick: Verdict) -> Verdict:
-        """Return the cached exact verdict if it is still valid, otherwise `quick`."""
+        """Return the cached exact verdict if still valid, otherwise `quick`."""
         known = self._exact.get(log.topic_partition)
         if known is None or known.version != version_of(log):
             return quick
         if known.verdict.state == DAMAGED:
-            return known.verdict  # however the decision changes with time
+            return known.verdict  # even if the decision changes with time
         is_unchanged = (known.quick.state, known.quick.reason) == (quick.state, quick.reason)
         return known.verdict if is_unchanged else quick
 
@@ -385,7 +385,7 @@ class PartitionList:
         try:
             log = self._broker.log(topic_partition)
             self._row(topic_partition, log, log.config)
-        except UnknownTopicOrPartitionError:  # deleted meanwhile
+        except UnknownTopicOrPartitionError:  # deleted in the meantime
             self._known.pop(topic_partition, None)
         except (LogStoreError, OSError) as error:
             known = self._known.get(topic_partition)
@@ -407,12 +407,12 @@ class _Known:
     wall_ms: int
 
     def is_fresh(self, now_ms: int, wall_ms: int, fresh_ms: int) -> bool:
-        """Return whether the row is younger than `fresh_ms` on the system and the broker clock."""
+        """Return whether the row is younger than `fresh_ms` on the system and broker clocks."""
         return now_ms - self.at_ms < fresh_ms and abs(wall_ms - self.wall_ms) < fresh_ms
 
 
 class _Exact(NamedTuple):
-    """An exact verdict, with the quick verdict and log version when it was computed."""
+    """An exact verdict, and the quick verdict and log version when it was computed."""
 
     verdict: Verdict
     quick: Verdict

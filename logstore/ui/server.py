@@ -1,4 +1,4 @@
-"""The HTTP server of the page, with its event loop in a thread."""
+"""The HTTP server of the page, with an event loop in its own thread."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Ui:
     port : int
         Port to bind to, or 0 for any free port.
     token : str, optional
-        Secret required for access. [default: random]
+        Secret that is required for access. [default: random]
     authorizer : Authorizer, optional
-        Authorizes operations. All are allowed by default.
+        Authorizes operations. [default: all are permitted]
     principal : str
         Principal of all operations.
     schemas : mapping of int to sequence of str or Schema, optional
-        Avro, Protobuf and JSON schemas by Confluent schema id, to decode keys and values. A
+        Avro, Protobuf and JSON schemas by Confluent schema id, for decoding keys and values. A
         value is a list of files, referenced schemas first, or a schema returned by
         `logstore.inspect.schemas.registry.read_registry`.
 
@@ -79,7 +79,7 @@ class Ui:
         schemas: SchemaFiles | None = None,
     ) -> None:
         self._schemas = _loaded(schemas)
-        # Not the broker's random source, which may be seeded and thus predictable.
+        # Not the broker's random source, because that may be seeded and thus predictable.
         self._token = (
             f"{random_source().getrandbits(8 * TOKEN_BYTES):x}" if token is None else token
         )
@@ -133,7 +133,7 @@ class Ui:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Ui({host_and_port(*self.address)})"  # without the token, since it is logged
+        return f"Ui({host_and_port(*self.address)})"  # omit the token, because this is logged
 
     @property
     @lasting
@@ -160,7 +160,7 @@ class Ui:
         return self._is_closed
 
     def close(self) -> None:
-        """Send pending responses, end event streams and stop. Idempotent."""
+        """Send pending responses, end event streams and stop. Calling it again has no effect."""
         if self._is_closed:
             return
         self._is_closed = True

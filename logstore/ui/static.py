@@ -36,7 +36,7 @@ class _File(NamedTuple):
 
 
 class Front:
-    """Static files by URL path; `/` is the index."""
+    """Static files by URL path. `/` is the index."""
 
     def __init__(self) -> None:
         self._files = dict(_found(files("logstore.ui") / "front", ""))
@@ -47,7 +47,7 @@ class Front:
         return sorted(self._files)
 
     async def answer(self, request: Request) -> Response | None:
-        """Return a file, 304 if the client has it, or None if it does not exist."""
+        """Return a file, a 304 response if the client has it, or None if it does not exist."""
         file = self._files.get(request.url.path)
         if file is None:
             return None

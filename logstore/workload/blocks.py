@@ -1,8 +1,9 @@
-"""Workload records as blocks of columns. A block depends only on the spec and its number.
+"""Workload records as blocks of columns. A block only depends on the spec and its number.
 
-A block has 65,536 *events* (changes at the source, in the order they happen). Producers collect
-events into batches, so records *arrive* in a different order. Blocks share no state: any number of
-tasks can generate them in any order and produce the same bytes. NumPy only.
+A block contains 65,536 *events* (changes at the source, in the order in which they happen).
+Producers collect events into batches, so records *arrive* in a different order. Blocks share no
+state: any number of tasks can generate them in any order and produce the same bytes. Uses only
+NumPy.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ class Markers(NamedTuple):
     Attributes
     ----------
     after : (m,) int64
-        Sequence of the last record of the transaction, ascending. In its partition, the marker
-        follows all records up to this sequence.
+        Sequence of the transaction's last record, ascending. In its partition, the marker follows
+        all records up to this sequence.
     partition, producer, transaction : (m,) int32, int32, int64
         Partition, producer and transaction of the marker.
     commit : (m,) bool
         False if the transaction was aborted.
     timestamp : (m,) int64
-        Append time, in ms since the epoch.
+        Append time, in Unix milliseconds.
     """
 
     after: Ints
@@ -74,10 +75,10 @@ class Markers(NamedTuple):
 
 
 class Population(Protocol):
-    """Keys that replace the keys of the spec. The `key` column of the block is then empty."""
+    """Keys that replace the spec's keys. The `key` column of the block is then empty."""
 
     def numbers(self, block: int, events: Ints) -> Ints:
-        """Return the key number of each event. A negative number means no key."""
+        """Return the key number of each event. A negative number means a null key."""
 
     def partitions(self, numbers: Ints) -> NDArray[np.int32]:
         """Return the partition of each key."""
@@ -106,11 +107,11 @@ class Block:
     tombstone : bool
         Whether the value is null.
     timestamp : int64
-        CreateTime in ms since the epoch: arrival at the producer minus the lag.
+        CreateTime in Unix milliseconds: arrival at the producer minus the lag.
     appended : int64
-        Time when the batch was sent, in ms since the epoch. Never decreases.
+        Time when the batch was sent, in Unix milliseconds. Never decreases.
     version : int64
-        Version in the header, or 0 without a header.
+        Version in the header, or 0 if there is none.
     version_form : uint8
         `NO_VERSION`, `VERSION` or `MALFORMED_VERSION`.
     producer : int32
@@ -118,7 +119,7 @@ class Block:
     transaction : int64
         Transaction number, unique in the workload, or `NO_TRANSACTION`.
     aborted : bool
-        Whether the transaction of the record is aborted.
+        Whether the record's transaction is aborted.
     batch : int64
         Batch number, unique in the workload. Records of a batch are adjacent and have the same
         partition, producer and transaction.
@@ -148,11 +149,12 @@ class Block:
         return len(self.sequence)
 
     def version_values(self) -> Ragged:
-        """Return the value of each record's version header, empty for `NO_VERSION`.
+        """Return the value of each record's version header. Empty for `NO_VERSION`.
 
         Notes
         -----
-        A malformed value has the low bytes of the version, to detect a reader that pads it.
+        A malformed value consists of the low bytes of the version, so that a reader that pads it is
+        detected.
         """
         whole = np.ascontiguousarray(self.version.astype(">i8")).view(np.uint8).reshape(-1, 8)
         sizes = np.array([0, 8, MALFORMED_BYTES])[self.version_form]
@@ -166,17 +168,17 @@ def build_block(
     recorded: Recorded | None = None,
     population: Population | None = None,
 ) -> Block:
-    """Generate one block.
+    """Generate a single block.
 
     Parameters
     ----------
     number : int
         Block number, in [0, spec.blocks).
     recorded : Recorded, optional
-        Recorded arrivals that replace the arrivals of the spec. The records of a batch then have
-        the same arrival time.
+        Recorded arrivals that replace the spec's arrivals. The records of a batch then have the
+        same arrival time.
     population : Population, optional
-        Keys that replace the keys of the spec.
+        Keys that replace the spec's keys.
 
     Raises
     ------
@@ -185,8 +187,8 @@ def build_block(
 
     Notes
     -----
-    Pure if the population is. With values of 100 bytes, takes about 0.1 s and three times the size
-    of the block in memory.
+    Pure if the population is pure. For values of 100 bytes, takes about 0.1 s and three times the
+    size of the block in memory.
     """
     if not 0 <= number < spec.blocks:
         raise IndexError(f"block {number} of {spec.blocks}")
@@ -214,7 +216,7 @@ def build_block(
     order = sent.order
     sizes = np.where(tombstone, 0, draws.value_sizes(spec, number, count))[order]
     ends = _ends(sizes)
-    sequence = events  # the same numbers, now in arrival order
+    sequence = events  # the same numbers, but in arrival order
     transaction = sent.transaction[order]
     appended = arrival[sent.flush[order]]
     return Block(
@@ -239,10 +241,10 @@ def build_block(
 
 
 def repartition_block(block: Block, after_ms: int, partitions: int) -> Block:
-    """Return the records of a block that are sent after a time, repartitioned.
+    """Return the records of a block that are sent after a given time, repartitioned.
 
-    Partitions may be added while a producer fills a batch. Its records are then split into one
-    batch per new partition, in record order. Transaction markers are written to every partition
+    Partitions may be added while a producer fills a batch. The batch's records are then split into
+    one batch per new partition, in record order. Transaction markers are written to every partition
     that the transaction used before or after the change.
 
     Parameters
@@ -250,7 +252,7 @@ def repartition_block(block: Block, after_ms: int, partitions: int) -> Block:
     after_ms : int
         Records appended at or before this time are omitted.
     partitions : int
-        New number of partitions in the topic.
+        New number of partitions of the topic.
     """
     is_left = block.appended > after_ms
     rows = np.flatnonzero(is_left)
@@ -290,7 +292,7 @@ def repartition_block(block: Block, after_ms: int, partitions: int) -> Block:
 def _remaining_markers(
     block: Block, rows: Ints, sequence: Ints, partition: NDArray[np.int32], sent: Ints
 ) -> Markers:
-    """Return the markers of unfinished transactions, in write order."""
+    """Return the markers of unfinished transactions, in the order in which they are written."""
     inside = np.flatnonzero(block.transaction[rows] >= 0)
     names, number = np.unique(block.transaction[rows][inside], return_inverse=True)
     last = np.full(len(names), -1, dtype=np.int64)
@@ -334,7 +336,7 @@ def _draw_changes(
 
 
 def _replay_changes(spec: Spec, block: int, events: Ints, recorded: Recorded) -> tuple[Ints, Bools]:
-    """Do the same from recorded columns. Missing columns are drawn."""
+    """Take key numbers and deletes from recorded columns. Missing columns are drawn."""
     rows = recorded.rows(events)
     key, deletes = recorded.key, recorded.tombstone
     return (
@@ -348,10 +350,10 @@ def _draw_deletes(spec: Spec, block: int, count: int) -> Bools:
 
 
 def _followers(spec: Spec, block: int, count: int) -> Ints:
-    """Return the events that are tombstones after a delete event.
+    """Return the events that are tombstones following a delete event.
 
-    In each run of drawn deletes, every other event is the tombstone of its predecessor. Both are in
-    the same block.
+    In each run of drawn deletes, every second event is the tombstone of the event before it. Both
+    are in the same block.
     """
     if not spec.deletes.with_event:
         return np.zeros(0, dtype=np.int64)
@@ -390,9 +392,9 @@ class _Sending(NamedTuple):
     """How the events of a block are sent: columns by event, and the arrival order."""
 
     producer: NDArray[np.int32]
-    transaction: Ints  # number in the block, -1 outside a transaction
+    transaction: Ints  # number within the block, or -1 outside a transaction
     aborted: Bools
-    batch: Ints  # number in the block, in arrival order
+    batch: Ints  # number within the block, in arrival order
     flush: Ints  # event that completes the batch
     order: Ints  # events in arrival order
 
@@ -407,9 +409,9 @@ def _send(
     count = len(partition)
     producers = spec.producers
     producer = Stream(spec.seed, block, draws.PRODUCERS).below(producers.count, count)
-    producer[followers] = producer[followers - 1]  # so that no tombstone overtakes its event
+    producer[followers] = producer[followers - 1]  # ensures that no tombstone overtakes its event
     transaction = _transactions(spec, producer)
-    # A parcel: the events of one producer, partition and transaction, in event order.
+    # A parcel consists of the events of one producer, partition and transaction, in event order.
     parcel = (producer * (transaction.max() + 2) + transaction + 1) * spec.partitions + partition
     by_parcel = np.argsort(parcel, kind="stable")
     rank = _ranks(parcel[by_parcel])
@@ -432,9 +434,9 @@ def _send(
 
 
 def _transactions(spec: Spec, producer: Ints) -> Ints:
-    """Return each event's transaction number within the block, or -1.
+    """Return each event's transaction number within the block, or -1 if it has none.
 
-    A transaction is a run of consecutive events of one producer.
+    A transaction is a run of consecutive events from one producer.
     """
     producers = spec.producers
     transaction = np.full(len(producer), -1, dtype=np.int64)
@@ -455,7 +457,7 @@ def _markers(
     appended: Ints,
     first: int,
 ) -> Markers:
-    """Return the transaction markers, in write order."""
+    """Return the transaction markers, in the order in which they are written."""
     transaction = sent.transaction[sent.order]
     rows = np.flatnonzero(transaction >= 0)
     last = np.full(len(transaction) + 1, -1, dtype=np.int64)

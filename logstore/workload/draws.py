@@ -1,7 +1,7 @@
-"""Random numbers of a workload: Philox streams, distributions and murmur2. NumPy only.
+"""Random numbers of a workload: Philox streams, distributions and murmur2, using only NumPy.
 
-NumPy generates only raw 64-bit words, whose sequence is defined by the algorithm. The distributions
-are computed here, so no NumPy release can change a workload.
+NumPy only generates raw 64-bit words, whose sequence is defined by the algorithm. The distributions
+are computed here, so that no NumPy release can change a workload.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
-# Each feature has its own stream, so enabling one does not change the others. If these numbers
+# Each feature has its own stream, so that enabling one does not change the others. If these numbers
 # changed, a seed would generate a different workload.
 KEYS, SIZES, CONTENT, DELETES, LATENESS, VERSIONS, PRODUCERS, TRANSACTIONS, BATCHES = range(1, 10)
 VERSION_FORMS, HOT, ARRIVALS = 10, 11, 12
@@ -39,7 +39,7 @@ class Stream:
     block : int
         Number of the block.
     purpose : int
-        One of the constants above. The top word of the Philox counter.
+        A constant defined above; the top word of the Philox counter.
     """
 
     def __init__(self, seed: int, block: int, purpose: int) -> None:
@@ -119,7 +119,7 @@ def value_sizes(spec: specs.Spec, block: int, count: int) -> Ints:
 
 
 def content(spec: specs.Spec, block: int, size: int) -> Bytes:
-    """Return `size` bytes from which values are cut."""
+    """Return `size` bytes, from which values are taken."""
     stream = Stream(spec.seed, block, CONTENT)
     if spec.values.content == specs.RANDOM:
         return stream.words(-(-size // 8)).astype("<u8", copy=False).view(np.uint8)[:size]
@@ -130,13 +130,13 @@ def content(spec: specs.Spec, block: int, size: int) -> Bytes:
 
 @lru_cache(maxsize=1)
 def _dictionary() -> Bytes:
-    """Return 4096 words of eight characters, (4096, 8). They are the same in all workloads."""
+    """Return 4096 words of eight characters, (4096, 8), which are the same in all workloads."""
     letters = np.frombuffer(b"etaoinshrdlucmfwypvbgkqjxz0123456789 ,:", dtype=np.uint8)
     return letters[Stream(0, 0, CONTENT).below(len(letters), 4096 * 8)].reshape(4096, 8)
 
 
 def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
-    """Return the arrival time of each event, in ms since the epoch. Never decreases."""
+    """Return the arrival time of each event, in Unix milliseconds. Never decreases."""
     time, span = spec.time, spec.time.days * DAY_MS
     positions: Floats = events.astype(np.float64)
     if time.arrival == specs.POISSON:
@@ -144,7 +144,7 @@ def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
     even = positions * (span / spec.records)
     if time.profile:
         even = _apply_profile(time, even / span)
-    # Time that slows down at noon puts more events there. The derivative is always positive.
+    # Time that slows down at noon puts more events there. Its derivative is always positive.
     day = 2.0 * np.pi / DAY_MS
     phase = day * (time.start_ms % DAY_MS)
     swing = time.daily_swing / day
@@ -156,23 +156,23 @@ def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
 
 
 def _poisson_positions(spec: specs.Spec, block: int, events: Ints) -> Floats:
-    """Return positions of a Poisson process conditioned on the number of events."""
+    """Return the positions of a Poisson process conditioned on the number of events."""
     drawn = np.sort(Stream(spec.seed, block, ARRIVALS).uniform(len(events)))
     positions: Floats = events[0] + drawn * len(events)
     return positions
 
 
 def _apply_profile(time: specs.Time, shares: Floats) -> Floats:
-    """Return when each share of all events has arrived, in ms after the start."""
+    """Return when each fraction of all events has arrived, in ms after the start."""
     times, reached = profile_curve(time)
-    if not reached[-1]:  # the profile is zero over the whole time span
+    if not reached[-1]:  # the profile is zero over the entire time span
         reached = times
     arrivals: Floats = np.interp(shares * reached[-1], reached, times)
     return arrivals
 
 
 def _apply_bursts(time: specs.Time, times: Floats) -> Floats:
-    """Compress the first times of each period into a burst."""
+    """Compress the beginning of each period into a burst."""
     period, burst, share = time.burst_every_ms, time.burst_ms, time.burst_share
     number, position = np.divmod(times, period)
     position /= period
@@ -183,7 +183,7 @@ def _apply_bursts(time: specs.Time, times: Floats) -> Floats:
 
 
 def key_bytes(spec: specs.Spec, numbers: Ints) -> Bytes:
-    """Return the keys, (n, width): prefix and zero-padded number."""
+    """Return the keys, (n, width): a prefix and a zero-padded number."""
     prefix = np.frombuffer(spec.keys.prefix.encode(), dtype=np.uint8)
     digits = spec.keys.digits
     keys = np.empty((len(numbers), len(prefix) + digits), dtype=np.uint8)
@@ -203,7 +203,7 @@ def parse_key_numbers(spec: specs.Spec, keys: Bytes) -> Ints:
 
 
 def murmur2(keys: Bytes) -> NDArray[np.uint32]:
-    """Return the murmur2 hash of keys of equal length, (n, width), as Kafka clients compute it."""
+    """Return the murmur2 hashes of keys of equal length, (n, width), as Kafka clients do."""
     count, width = keys.shape
     # Array products wrap around without a warning.
     hashed = np.full(count, _MURMUR_SEED ^ width, dtype=np.uint32)

@@ -47,7 +47,7 @@ class Parcel(NamedTuple):
     partition, block : int
         Partition and block of the entries.
     part : int
-        Index among the parcels of the same partition and block.
+        Index among the parcels with the same partition and block.
     entries : bytes
         An array of `ENTRY`.
     batches : bytes
@@ -68,7 +68,7 @@ def build_parcels(spec: Spec, number: int, parcel_bytes: int = PARCEL_BYTES) -> 
     Parameters
     ----------
     number : int
-        Block number. Block 0 has a parcel for every partition, possibly empty.
+        Block number. Block 0 has a parcel for every partition, which may be empty.
     parcel_bytes : int
         Maximum size of a parcel. Does not affect the log files.
 
@@ -87,12 +87,12 @@ def pack_block(
     *,
     keys: BytesColumn | None = None,
 ) -> Iterator[Parcel]:
-    """Yield the parcels of a generated block. See `build_parcels`.
+    """Yield the parcels of a generated block; see `build_parcels`.
 
     Parameters
     ----------
     keys : BytesColumn, optional
-        Keys of the records, if they are from a population.
+        Keys of the records, if a population provides them.
     """
     drafts = {partition: _Draft(parcel_bytes) for partition in _partitions(spec, block)}
     for partition, kind, producer, at_ms, batch in _arrivals(spec, block, keys):
@@ -144,7 +144,7 @@ def _arrivals(
     markers = zip(*(column.tolist() for column in block.markers), strict=True)
     marker = next(markers, None)
     for first, partition, producer, at_ms, batch in _sealed_batches(spec, block, keys):
-        # A transaction ends with a batch, so no marker is inside a batch.
+        # A transaction ends with a batch, so no marker is within a batch.
         while marker is not None and marker[0] < first:
             yield _end(marker)
             marker = next(markers, None)
@@ -203,7 +203,7 @@ def _values(block: Block) -> BytesColumn:
 
 
 def version_headers(name: str, block: Block) -> BytesColumn:
-    """Return the encoded headers of each record: the version header, or none."""
+    """Return the encoded headers of each record: the version header or no header."""
     pieces = [np.zeros(1, np.uint8)]  # a header count of 0
     starts, sizes = np.zeros(len(block), np.int64), np.ones(len(block), np.int32)
     versions, used = block.version_values(), 1

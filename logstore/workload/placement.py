@@ -21,7 +21,7 @@ GROUP_BATCHES = 64
 
 
 class PlacedBatch(NamedTuple):
-    """A batch as it is appended, with its arrival time and largest timestamp in ms."""
+    """A batch as appended, with its arrival time and largest timestamp in milliseconds."""
 
     data: bytes
     at_ms: int
@@ -30,12 +30,12 @@ class PlacedBatch(NamedTuple):
 
 
 class BatchPlacer:
-    """The next offset of a partition, and the next sequence of each producer.
+    """The next offset of a partition and the next sequence of each producer.
 
     Parameters
     ----------
     first_id : int
-        Id of the first producer. The others have consecutive ids.
+        Id of the first producer. Other producers have the following ids.
     """
 
     def __init__(self, producers: Producers, first_id: int = 0) -> None:
@@ -45,7 +45,7 @@ class BatchPlacer:
         self.next_offset = 0
 
     def copy(self) -> BatchPlacer:
-        """Return a copy, for an append that may fail."""
+        """Return a copy, to be used for an append that may fail."""
         twin = BatchPlacer(self._producers, self._first_id)
         twin._sequences = dict(self._sequences)
         twin.next_offset = self.next_offset
@@ -87,10 +87,10 @@ def append_marker(log: Log, producer: int, *, commit: bool) -> None:
 
 
 def fit_segment(log: Log, batches: Sequence[bytes], at_ms: int) -> bool:
-    """Return whether the active segment can take all sealed batches without rolling.
+    """Return whether the active segment has room for all sealed batches without a roll.
 
-    The batches are checked as one append with their total size, largest timestamp and last offset.
-    Returns False if the segment is empty.
+    The batches are checked as a single append with their total size, largest timestamp and last
+    offset. Returns False if the segment is empty.
 
     Parameters
     ----------

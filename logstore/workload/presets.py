@@ -22,7 +22,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
             "delete.retention.ms": "86400000",
         },
     },
-    # Few keys and tiny values that are rewritten all the time, as by a group coordinator.
+    # Few keys with tiny values that are constantly rewritten, as by a group coordinator.
     "consumer-offsets": {
         "topic": "consumer-offsets",
         "partitions": 50,
@@ -56,7 +56,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
             "delete.retention.ms": "172800000",  # enough for a consumer that stops over a weekend
         },
     },
-    # Sensors that buffer while offline: the latest measurement counts, not the last one sent.
+    # Sensors that buffer while offline. The latest measurement counts, not the last one sent.
     "iot-last-value": {
         "topic": "iot-last-value",
         "keys": {"count": 200_000, "prefix": "device-", "distribution": "uniform"},
@@ -91,7 +91,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
             "delete.retention.ms": "3600000",
         },
     },
-    # A combination of everything that is hard for a cleaner.
+    # A combination of everything that is difficult for a cleaner.
     "adversarial": {
         "topic": "adversarial",
         "records": 200_000,

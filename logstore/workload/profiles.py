@@ -1,4 +1,4 @@
-"""Arrival rate profiles, once or periodic. NumPy only."""
+"""Arrival rate profiles, once or periodic, using only NumPy."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ MONDAY_MS = 4 * DAY_MS
 
 @lru_cache(maxsize=16)
 def profile_curve(time: Time) -> tuple[Floats, Floats]:
-    """Return times in ms after the start, and the amount that has arrived by each.
+    """Return times in ms after the start, and the amount that has arrived by each time.
 
-    Amounts are in days at the mean rate. The times run from start to end, and the rate is constant
-    between them. If the last period is incomplete, the total can differ from the number of days.
+    Amounts are in days at the mean rate. The times extend from start to end, and the rate is
+    constant between two times. If the last period is incomplete, the total may differ from the
+    number of days.
     """
     weights = np.asarray(time.profile, np.float64)
     weights = weights / weights.mean()
@@ -42,5 +43,5 @@ def profile_curve(time: Time) -> tuple[Floats, Floats]:
 
 
 def even_days(time: Time) -> float:
-    """Return the number of days at the mean rate that yield the same amount."""
+    """Return the number of days at the mean rate that yields the same amount."""
     return float(profile_curve(time)[1][-1]) if time.profile else time.days

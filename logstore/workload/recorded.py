@@ -1,4 +1,4 @@
-"""Recorded arrival times and keys to replay. NumPy only."""
+"""Recorded arrival times and keys to replay, using only NumPy."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from logstore.workload.draws import Bools, Ints
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Recorded:
-    """One or more recorded events in arrival order.
+    """Recorded events (at least one) in arrival order.
 
     Attributes
     ----------
     at_ms : (n,) int64
         Arrival times after the start. Never decrease.
     lag_ms : (n,) int64
-        How far timestamps lag behind arrivals.
+        By how much timestamps lag behind arrivals.
     key : (n,) int64, optional
-        Key numbers. [default: drawn]
+        Key numbers. [default: drawn at random]
     tombstone : (n,) bool, optional
-        Whether each event deletes its key. [default: drawn]
+        Whether each event deletes its key. [default: drawn at random]
     period_ms : int
-        Period after which the events repeat, or 0.
+        Period after which the events repeat, or 0 if they do not.
     """
 
     at_ms: Ints

@@ -1,8 +1,8 @@
 """Workload specs: TOML files that are validated before anything starts.
 
 `Spec` and its tables define every key with its default, range and description. A file may be based
-on a preset. The `configs` table has Kafka topic configs, validated by the engine. Independent of
-Spark and NumPy.
+on a preset. The `configs` table contains Kafka topic configs, which the engine validates.
+Independent of Spark and NumPy.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ RANDOM = "random"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Keys, and how often each is written."""
+    """Keys, and how often each key is written."""
 
     count: int = setting(1_000_000, "Number of distinct keys.", 1, 1 << 40)
     prefix: str = setting("key-", "Prefix of each key; the key number follows in decimal digits.")
@@ -102,12 +102,12 @@ class Values:
 
     @property
     def largest_bytes(self) -> int:
-        """Maximum size."""
+        """Maximum size of a value."""
         return self.bytes if self.sizes == FIXED else self.max_bytes
 
     @property
     def mean_bytes(self) -> float:
-        """Expected size. For lognormal an upper bound, since limits are applied afterwards."""
+        """Expected size. For lognormal sizes, an upper bound, because limits are applied later."""
         if self.sizes == FIXED:
             return self.bytes
         if self.sizes == UNIFORM:
@@ -161,7 +161,7 @@ class Time:
 
     @property
     def start_ms(self) -> int:
-        """Start in ms since the epoch. A time without a zone is UTC."""
+        """Start in Unix milliseconds. A time without a time zone is UTC."""
         start = datetime.fromisoformat(self.start)
         if start.tzinfo is None:
             start = start.replace(tzinfo=UTC)
@@ -185,9 +185,9 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producers:
-    """Producers. Each fills one batch per partition and sends it when it is full.
+    """The producers. Each fills one batch per partition and sends it when full.
 
-    So two updates of a key by two producers can be reordered (the race in KIP-280).
+    Two updates of a key by different producers can therefore be reordered (the race in KIP-280).
     """
 
     count: int = setting(1, "Number of concurrent producers.", 1, 1_000)
@@ -200,7 +200,7 @@ class Producers:
 
     @property
     def with_id(self) -> int:
-        """Number of producers with an id. Ids are producer numbers."""
+        """Number of producers with an id. Producer numbers are the ids."""
         return self.count if self.idempotent else self.transactional
 
 
@@ -217,7 +217,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """A workload. Equal specs produce equal bytes.
+    """A workload. Equal specs produce the same bytes.
 
     Raises
     ------
@@ -345,7 +345,7 @@ class Spec:
 
     @property
     def largest_batch_bytes(self) -> int:
-        """Upper bound for the size of a batch."""
+        """Upper bound of a batch's size in bytes."""
         versions = self.versions.header.encode()
         header = 5 + len(versions) + 1 + 8 if versions else 0
         key = len(self.keys.prefix.encode()) + self.keys.digits
@@ -357,7 +357,7 @@ class Spec:
     def topic_configs(self) -> dict[str, str]:
         """Topic configs.
 
-        `max.message.bytes` is raised to fit the largest batch, unless `configs` sets it.
+        `max.message.bytes` is raised to the size of the largest batch, unless `configs` sets it.
         """
         if self.largest_batch_bytes <= effective_config(self.configs).max_message_bytes:
             return dict(self.configs)
@@ -369,8 +369,8 @@ class Spec:
         Raises
         ------
         InvalidConfigurationError
-            A config is unknown (the message suggests the closest name), not allowed, or
-            contradicts another one.
+            A config is unknown (the message suggests the closest name), not allowed, or contradicts
+            another config.
         """
         changed = replace(self, configs=alter_overrides(self.configs, configs, ())[0])
         _check_compacts(changed.configs)
@@ -378,7 +378,7 @@ class Spec:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks. The last one may be shorter."""
+        """Number of blocks. The last block may be shorter."""
         return -(-self.records // BLOCK_RECORDS)
 
 
@@ -417,8 +417,8 @@ def parse(text: str) -> Spec:
     Raises
     ------
     InvalidConfigurationError
-        The text is not TOML, a key, table or preset is unknown (the message suggests the closest
-        name), or a value has the wrong type, is out of range or contradicts another one.
+        The text is not valid TOML, a key, table or preset is unknown (the message suggests the
+        closest name), or a value has the wrong type, is out of range or contradicts another value.
     """
     return from_mapping(read_toml(text, "workload"))
 

@@ -36,7 +36,7 @@ class Allowed:
     """Whether it is a duration (`parse_duration`). It may be negative if `low` is None."""
 
     def problem(self, value: float | str | tuple[float, ...]) -> str | None:
-        """Return the problem with a value of the right type, or None."""
+        """Return the problem with a value of the right type, or None if it is valid."""
         if isinstance(value, tuple):
             return next((text for each in value if (text := self.problem(each))), None)
         if self.choice and value not in self.choice:
@@ -67,7 +67,7 @@ def setting(
     high: float | None = None,
     choice: tuple[str, ...] = (),
 ) -> Any:  # noqa: ANN401  # like dataclasses.field
-    """Return a dataclass field for a key. The type of the default is the type of the key."""
+    """Return a dataclass field for a key. The default determines the type of the key."""
     return field(default=default, metadata={"allowed": Allowed(doc, low, high, choice)})
 
 
@@ -77,12 +77,12 @@ def read_toml(text: str, what: str) -> dict[str, Any]:
     Parameters
     ----------
     what : str
-        Kind of file, for the error message.
+        Kind of file, for error messages.
 
     Raises
     ------
     InvalidConfigurationError
-        The text is not TOML.
+        The text is not valid TOML.
     """
     try:
         return tomllib.loads(text)
@@ -109,13 +109,13 @@ def read_table(
     Parameters
     ----------
     kind : type
-        A dataclass with fields from `setting`, except for `ready` ones.
+        A dataclass whose fields are created with `setting`, except for those in `ready`.
     prefix : str
         Prefix of keys in messages.
     also : sequence of str
         Additional names that messages may suggest.
     ready : sequence of str
-        Keys whose values are not checked.
+        Keys whose values are not validated.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def read_table(
     """
     if not isinstance(table, Mapping):
         raise InvalidConfigurationError(f"{prefix.rstrip('.')} must be a table, not {table!r}")
-    # Fields named like a Python keyword have a trailing underscore.
+    # Fields whose name is a Python keyword have a trailing underscore.
     known = {row.name.rstrip("_"): row for row in fields(kind)}  # type: ignore[arg-type]
     values = {}
     for name, value in table.items():
@@ -162,7 +162,7 @@ def _checked(
 
 
 def _with_unit(name: str, text: str) -> int | str:
-    """Convert a size or duration with a unit to a number. Other text is returned unchanged."""
+    """Convert a size or duration with a unit to a number. Any other text is returned unchanged."""
     parse = parse_size if name.endswith("bytes") else parse_duration
     if not name.endswith(("bytes", "_ms")):
         return text
@@ -173,7 +173,7 @@ def _with_unit(name: str, text: str) -> int | str:
 
 
 def flatten_configs(table: object, name: str = "configs") -> dict[str, object]:
-    """Flatten a table of dotted config keys, quoted or parsed as nested tables."""
+    """Flatten a table of dotted config keys, which may be quoted or parsed as nested tables."""
     if not isinstance(table, Mapping):
         raise InvalidConfigurationError(f"{name} must be a table, not {table!r}")
     configs: dict[str, object] = {}
@@ -188,7 +188,7 @@ def flatten_configs(table: object, name: str = "configs") -> dict[str, object]:
 
 
 def merge_tables(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested tables with the values of another one merged in."""
+    """Return nested tables with the values of a second table merged in."""
     merged = dict(base)
     for name, value in values.items():
         below = merged.get(name)

@@ -132,7 +132,7 @@ def append(
 def _create(
     broker: Broker, topic: str, partition: int | None, overrides: Mapping[str, str]
 ) -> bool:
-    """Create the topic if it does not exist, and return whether it was created."""
+    """Create the topic if it does not exist. Return whether it was created."""
     if any(known.name == topic for known in broker.topics()):
         return False
     broker.create_topic(topic, 1 if partition is None else partition + 1, overrides)
@@ -190,7 +190,7 @@ class _Run:
                     self.taken += 1
 
     def finish(self) -> list[AppendedRange]:
-        """Append pending records, and return the appended ranges."""
+        """Append pending records and return the appended ranges."""
         from logstore.errors import RequestError
 
         try:
@@ -207,7 +207,7 @@ class _Run:
         return False
 
     def _grow(self, partition: int) -> set[int]:
-        """Add partitions, up to the one that a line requires, to a topic created in this run."""
+        """Add partitions, up to the one a line requires, to a topic created in this run."""
         from logstore.errors import UnknownTopicOrPartitionError
 
         topic = self.writer.topic
@@ -219,7 +219,7 @@ class _Run:
 
 
 def _watched(file: IO[bytes], bar: ProgressBar, run: _Run) -> Iterator[bytes]:
-    """Yield the lines of a file, and update the progress bar."""
+    """Yield the lines of a file and update the progress bar."""
     total = _size_of(file)
     done = 0
     for number, line in enumerate(file):
@@ -241,7 +241,7 @@ def _size_of(file: IO[bytes]) -> int | None:
 def _record_check(broker: Broker, topic: str) -> Callable[[NewRecord], None] | None:
     """Return a check to apply before a record is batched, or None if none is needed.
 
-    The log applies the same rules, but rejects the whole batch and does not know the line.
+    The log applies the same rules, but rejects the entire batch and does not know the line.
     """
     from logstore.analysis.broker_state import topic_config
     from logstore.storage.log.validate import check_keys, check_timestamps

@@ -52,7 +52,7 @@ def parser(input_format: str, *, json_values: bool = False) -> Parser:
 
 
 def numbered_lines(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield each line and its number, from 1, without line ending and byte order mark."""
+    """Yield each line and its number, starting at 1, without line ending and byte order mark."""
     for number, line in enumerate(stream, 1):
         if number == 1:
             line = line.removeprefix(_BOM)
@@ -60,7 +60,7 @@ def numbered_lines(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_tsv(line: bytes) -> tuple[NewRecord, int | None]:
-    r"""Parse `key<TAB>value`; `\N` is null, and further tabs are part of the value."""
+    r"""Parse `key<TAB>value`. `\N` is null, and further tabs are part of the value."""
     key, tab, value = line.partition(b"\t")
     if not tab:
         raise MalformedLineError("no tab between key and value")

@@ -79,7 +79,7 @@ def alter(
     settings: Settings,
     values: tuple[tuple[str, str], ...],
     keys: tuple[str, ...],
-    cluster_wide: bool,  # as click gives it
+    cluster_wide: bool,  # as click passes it
 ) -> None:
     """Change dynamic settings of the broker that owns the data directory. It must not be running.
 

@@ -106,7 +106,7 @@ def _nothing_in(paths: Sequence[str], checker: Checker) -> str:
 
 
 def _directories_around(path: str) -> list[str]:
-    """Return the possible data directories of a path: the path and its two parents."""
+    """Return the possible data directories of a path: the path itself and its two parents."""
     above = [path, *map(str, Path(path).parents)]
     return above[:3]
 

@@ -142,9 +142,9 @@ def clean(
         chosen = broker.partitions(topic, partition)
         if settings.as_table and dry_run and len(chosen) > 1:
             emit(f"{plural(len(chosen), 'partition')}; a dry run changes nothing\n")
-            sys.stdout.flush()  # the next line is printed after examining all partitions
+            sys.stdout.flush()  # the next line is printed after all partitions are examined
         for tp in watched(chosen, "opening"):
-            broker.log(*tp)  # opening thousands of logs takes long
+            broker.log(*tp)  # opening thousands of logs takes a long time
         with ProgressBar() as bar:
             report = broker.clean(
                 topic,
@@ -179,14 +179,14 @@ def _copy(
     Returns
     -------
     str, str or None, int or None
-        The new data directory, marked as unfinished until `copying` ends, and the topic and
-        partition of the target.
+        The new data directory, which is marked as unfinished until `copying` ends, and the topic
+        and partition of the target.
     """
     from logstore.analysis.copies import copy_into, unfinished
     from logstore.cli.show.messages import Recovery, show_messages
     from logstore.runtime import DiskFileSystem
 
-    show_messages(Recovery.MENDED)  # the copy is recovered, but not the original
+    show_messages(Recovery.MENDED)  # the copy is recovered, not the original
     copy = os.path.abspath(out)  # noqa: PTH100  # the engine's paths are strings
     with open_target(settings, target, partition) as found:
         source = found.opened()
@@ -219,7 +219,7 @@ def _is_next_to_folder(path: str, directory: LogDirectory, tp: TopicPartition) -
 
 
 def is_within(path: str, directory: str) -> bool:
-    """Return whether a path is a directory or inside it, resolving links."""
+    """Return whether a path is a directory or inside it, after resolving links."""
     resolved = os.path.realpath(path)
     above = os.path.realpath(directory)
     return os.path.commonpath([resolved, above]) == above
@@ -230,7 +230,7 @@ def _show_copy(bar: ProgressBar, step: CopyProgress) -> None:
 
 
 class CleaningBars:
-    """Shows the progress of the cleaner as a bar per phase and partition."""
+    """Shows the cleaner's progress as a bar per phase and partition."""
 
     def __init__(self, bar: ProgressBar) -> None:
         self._bar = bar

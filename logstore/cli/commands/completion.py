@@ -60,12 +60,12 @@ def _script(shell: str) -> str:
     kind = get_completion_class(shell)
     assert kind is not None
     complete = kind(main, {}, PROGRAM, VARIABLE)
-    # `source` would run bash to check its version, but the script may be for another machine.
+    # `source` would run bash to check its version, but the script may be for a different machine.
     return (complete.source_template % complete.source_vars()).strip()
 
 
 def _place(shell: str) -> Path:
-    """Return the path from which the shell loads completion scripts of the user."""
+    """Return the path from which the shell loads the user's completion scripts."""
     home = Path.home()
     if shell == "bash":
         data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local/share")

@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 
 class Before(NamedTuple):
-    """The exclusive end of the deletion: an offset (-1 for the high watermark) or Unix ms."""
+    """The exclusive end of the deletion: an offset (-1: high watermark) or a Unix time in ms."""
 
     offset: int = -1
     time_ms: int | None = None
 
 
 class State(NamedTuple):
-    """The state of a partition.
+    """The bounds of a partition's log.
 
     Attributes
     ----------
     log_start_offset : int
-        First offset visible to consumers.
+        First offset that is visible to consumers.
     first_base_offset, first_end_offset : int
         Bounds of the first segment, inclusive and exclusive.
     """
@@ -60,7 +60,7 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result for a partition, with its states, or None if it cannot be opened."""
+    """The result for a partition, and its states, or None if it cannot be opened."""
 
     topic_partition: TopicPartition
     result: DeleteRecordsResult

@@ -18,7 +18,7 @@ VERSION = 1
 
 
 class DeleteRequestError(ValueError):
-    """The request file is invalid; nothing was deleted."""
+    """The request file is invalid. Nothing was deleted."""
 
 
 def parse_request(data: bytes) -> dict[TopicPartition, int]:
@@ -37,8 +37,8 @@ def parse_request(data: bytes) -> dict[TopicPartition, int]:
     Raises
     ------
     DeleteRequestError
-        The file is not JSON, has another version or a member of the wrong type, or lists a
-        partition twice.
+        The file is not valid JSON, has a different version or a member of the wrong type, or lists
+        a partition twice.
     """
     try:
         document = json.loads(data)

@@ -78,7 +78,7 @@ def demo(settings: Settings, out: Path, records: int, seed: int) -> int:
 
 
 def _take(out: Path, names: tuple[str, ...]) -> None:
-    """Create the output directory, or empty the directory of an earlier demo.
+    """Create the output directory, or clear the directory of an earlier demo.
 
     Raises
     ------

@@ -105,7 +105,7 @@ def diff(
 
 
 def _only(target: Target, name: str) -> TopicPartition:
-    """Return the only partition of a target."""
+    """Return the single partition of a target."""
     target.opened()
     if len(target.partitions) != 1:
         raise click.UsageError(

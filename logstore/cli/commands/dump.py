@@ -168,7 +168,7 @@ def dump(
 
 
 def _print(lines: Iterable[DumpLine]) -> int:
-    """Print each line on its stream. If both streams are a terminal, keep the order."""
+    """Print each line to its stream. If both streams are a terminal, preserve the order."""
     from logstore.inspect.dump import Stream
 
     # Like Java's PrintStream, replace unencodable characters with question marks.

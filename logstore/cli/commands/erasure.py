@@ -117,7 +117,7 @@ def _lines(report: ErasureReport) -> Iterator[str]:
 
 
 def _outlook(report: ErasureReport) -> Iterator[str]:
-    """Yield the earliest and latest time when everything is deleted."""
+    """Yield the earliest and latest time when all locations are deleted."""
     earliest = [place.earliest_ms for place in report.places]
     latest = [place.latest_ms for place in report.places]
     if None in earliest:

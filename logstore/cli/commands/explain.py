@@ -206,7 +206,7 @@ def _lines(
 ) -> Iterator[str]:
     """Yield the lines of each partition as they are computed.
 
-    Each assumption is listed once, with the first affected partition.
+    Each assumption is only listed with the first affected partition.
     """
     listed: dict[str, None] = {}
     is_first = True
@@ -249,7 +249,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
             parts.append(f"{at_most}{each.passes_needed} passes")
         yield from wrapped(", ".join(parts), "  ")
     elif each.opens_at_ms is not None:
-        # A Kafka broker rolls a segment only at an append; logstore also rolls an idle one.
+        # A Kafka broker only rolls a segment on an append; logstore also rolls an idle segment.
         is_rolled = any(gate.gate == "active_segment" and not gate.open for gate in each.gates)
         cleaner = "logstore broker" if is_rolled else "cleaner"
         yield (
@@ -313,7 +313,7 @@ def _key(story: KeyExplanation) -> Iterator[str]:
 
 
 def _pressing(each: PartitionExplanation) -> list[Remedy]:
-    """Return remedies for the binding gate, and for gates that do not open by themselves."""
+    """Return remedies for the binding gate, and for gates that do not open without intervention."""
     opens = {gate.gate: gate.opens_at_ms for gate in each.gates}
     binding = None if each.binding is None else opens[each.binding]
     return [

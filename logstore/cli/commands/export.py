@@ -173,7 +173,7 @@ def _decoder(key_format: str, value_format: str, schemas: SchemaFiles) -> Decode
 
 
 def _check_place(target: Target, out: str, path: str) -> None:
-    """Reject an output file inside the directory that is read."""
+    """Reject an output file inside the directory that is being read."""
     from logstore.analysis.broker_state import data_dirs
 
     folders = [] if target.broker is None else data_dirs(target.broker)
@@ -278,7 +278,7 @@ class _Run:
             note(f"{name}: no fates from there on: {fates.failure}")
 
     def met_json(self) -> dict[str, Any]:
-        """Return skipped damage and assumptions for JSON, if any."""
+        """Return skipped damage and assumptions as JSON. Empty if there are none."""
         if self._target.broker is None:
             return self.damages_of_file.to_json()
         return found_json(self._target.broker, self._target.partitions)

@@ -201,7 +201,7 @@ def _print_partitions(
     sort: str | None,
     lists_all: bool,
 ) -> int:
-    """Print summaries; partitions that cannot be opened are reported after the others."""
+    """Print summaries. Partitions that cannot be opened are reported last."""
     from logstore.analysis.summary import inspect_partition
     from logstore.cli.show.verdict import EmptyPartitions, summarize, summary_json
     from logstore.errors import LogStoreError
@@ -296,7 +296,7 @@ def _print_json(
     if settings.output == "json" and target.is_one:
         emit_json(next(items))
     elif settings.output == "json" and target.is_topic and len(target.partitions) == 1:
-        # If a topic has only one partition, JSON has it both as an object and in the list.
+        # If a topic has a single partition, the JSON has it both as an object and in the list.
         item = next(items)
         emit_json({**item, "partitions": [item], **more()})
     else:

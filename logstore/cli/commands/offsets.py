@@ -51,7 +51,7 @@ class TimeQuery(NamedTuple):
 
     @property
     def leads_to_a_record(self) -> bool:
-        """Whether the result is a record, which has a timestamp, rather than a bound of the log."""
+        """Whether the result is a record, which has a timestamp, and not a bound of the log."""
         return self.time not in ("latest", "earliest")
 
 

@@ -47,7 +47,7 @@ _BASE64 = "base64:"
 
 
 class Start(NamedTuple):
-    """Where to start: an offset, a time in Unix ms, or a bound of the log."""
+    """Where to start: an offset, a time in Unix milliseconds, or a bound of the log."""
 
     offset: int | None = None
     time_ms: int | None = None

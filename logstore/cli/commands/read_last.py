@@ -25,9 +25,9 @@ def last_of(
 
     Notes
     -----
-    Starts `count` offsets before the end, and further back while there are too few items. If the
-    log has many gaps or few items match, up to 4/3 of the log is read. Only yielded items are in
-    memory.
+    Starts `count` offsets before the end, and further back as long as there are too few items. If
+    the log has many gaps or few items match, up to 4/3 of the log is read. Only yielded items are
+    in memory.
     """
     span = count
     found: deque[T] = deque(maxlen=count)

@@ -120,9 +120,9 @@ def _run(
 def _retain(
     broker: Broker, partitions: Sequence[TopicPartition], *, dry_run: bool
 ) -> tuple[RetainReport, Failures]:
-    """Run retention on each partition. An error in one does not affect the others.
+    """Run retention on each partition. An error in one partition does not affect the others.
 
-    Unless it is a dry run, an assumed cleanup.policy is such an error.
+    Unless this is a dry run, an assumed cleanup.policy counts as such an error.
     """
     from logstore.analysis.reports import RetainReport
     from logstore.errors import LogStoreError
@@ -190,7 +190,7 @@ def _offsets(verdict: SegmentVerdict) -> str:
 
 
 def _expiry(verdict: SegmentVerdict, now_ms: int) -> str:
-    """Return when a segment expires by age, if it is in the future."""
+    """Return when a segment expires by age. Empty unless this is in the future."""
     from logstore.types import INT64_MAX
 
     at_ms = verdict.expires_at_ms

@@ -119,9 +119,9 @@ def serve(
     address: tuple[str, int],
     count: int,
     racks: tuple[str, ...] | None,
-    memory: bool,  # as click gives it
+    memory: bool,  # as click passes it
     topics: tuple[WantedTopic, ...],
-    no_auto_create: bool,  # as click gives it
+    no_auto_create: bool,  # as click passes it
     page_address: tuple[str, int] | None,
     ui_principal: str,
     schemas: SchemaFiles,
@@ -168,7 +168,7 @@ def _pages(
     address: tuple[str, int],
     settings: PageSettings,
 ) -> list[str]:
-    """Start the web page of each broker, and return the URLs. Each closes with its broker."""
+    """Start each broker's web page and return the URLs. A page closes with its broker."""
     from logstore.broker import Broker
 
     host, port = address
@@ -180,7 +180,7 @@ def _pages(
 
 
 def _opened(options: ListenerOptions, host: str) -> dict[str, Any]:
-    """Check the listener options, and return them as arguments of `listen`."""
+    """Check the listener options and return them as arguments of `listen`."""
     sasl, authorizer = options.sasl(), options.authorizer()
     if authorizer is not None and sasl is None:
         note("no authentication: every client is User:ANONYMOUS")

@@ -46,9 +46,10 @@ class Request(NamedTuple):
     Attributes
     ----------
     sweep : mapping
-        Values by setting, to run all combinations.
+        Values by setting. All combinations are run.
     goal : tuple or None
-        The goal, the quantity to minimize, and the values by setting to search.
+        The goal, the quantity to minimize, and the values to search by setting. None without a
+        search.
     seeds : int or None
         Number of seeds.
     jobs : int or None
@@ -260,7 +261,7 @@ def simulate(
 def _goal(
     *, goals: Sequence[str], minimize: str | None, ranges: Sequence[str]
 ) -> tuple[Goal, Quantity, Mapping[str, Sequence[str]]] | None:
-    """Return the goal, the quantity to minimize and the values to search, or None."""
+    """Return the goal, the quantity to minimize and the values to search, or None if not given."""
     from logstore.simulate.goals import parse_axis, parse_goal
     from logstore.simulate.quantities import quantity
 
@@ -296,7 +297,7 @@ def _simulate_from(
     *,
     prints: bool,
 ) -> int:
-    """Fit a scenario to directories, and run or print it."""
+    """Fit a scenario to directories, then run or print it."""
     if out is None and not prints:
         raise click.UsageError("give --out DIR for the results, or --print to show the fit")
     fit = simulate_from.fit_directory(settings, origins, topics, configs, days, seed)
@@ -315,7 +316,7 @@ def _simulate_from(
 
 @contextmanager
 def _results(directory: Path, *, keep_logs: bool) -> Iterator[Path]:
-    """Create the output directory. Remove it on failure if it was new and is empty."""
+    """Create the output directory. If it was new and is empty, remove it on failure."""
     if directory.exists() and not directory.is_dir():
         raise click.UsageError(f"--out {directory} is not a directory")
     data = directory / "data"
@@ -351,7 +352,7 @@ def _list(settings: Settings) -> int:
 
 
 class _Job(NamedTuple):
-    """A scenario to run, sweep or search, and the directory for its results."""
+    """A scenario to run, sweep or search, and the directory for the results."""
 
     settings: Settings
     plan: Scenario
@@ -361,7 +362,7 @@ class _Job(NamedTuple):
     fit: Fit | None = None
 
     def work(self) -> int:
-        """Run, sweep or search the scenario, and write and show the results."""
+        """Run, sweep or search the scenario, then write and show the results."""
         if self.request.sweep:
             return self._sweep()
         return self._run() if self.request.goal is None else self._search()
@@ -396,7 +397,7 @@ class _Job(NamedTuple):
     def _lived(self, directory: Path | None = None) -> tuple[Run, Spread | None]:
         """Run the scenario with each seed. Progress bars show the virtual time and the seeds.
 
-        The logs are only kept in a directory.
+        The logs are only kept if there is a directory.
         """
         from logstore.simulate.engine import run
         from logstore.simulate.spread import run_seeds
@@ -539,7 +540,7 @@ def _report(
     spread: Spread | None = None,
     found: Found | None = None,
 ) -> str | None:
-    """Return the report, and print a note for each missing package."""
+    """Return the report. Print a note for each missing package."""
     from logstore.simulate.files import can_write_parquet
     from logstore.simulate.report import can_draw, page
 

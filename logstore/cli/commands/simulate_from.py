@@ -23,7 +23,7 @@ def read_directory(
     topics: Sequence[str],
     configs: Mapping[str, str] | None = None,
 ) -> Recording:
-    """Read the topics in data directories or partition directories, without changing them."""
+    """Read the topics in data directories or partition directories without changing them."""
     from logstore.cli.show.messages import Recovery, show_messages
     from logstore.runtime import raise_descriptor_limit
     from logstore.simulate.recording import record
@@ -68,7 +68,7 @@ def fit_directory(
 
 
 def report(fit: Fit) -> int:
-    """Print notes and damage on standard error, and return the exit code."""
+    """Print notes and damage to standard error, and return the exit code."""
     for text in fit.notes:
         note(text)
     return report_all(fit.recording.damages)

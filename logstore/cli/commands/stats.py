@@ -118,7 +118,8 @@ def stats(
         elif settings.output == "json" and len(found.partitions) == 1:
             for each in counted():
                 item = each.to_json()
-                # If a topic has only one partition, JSON has it both as an object and in the list.
+                # If a topic has a single partition, the JSON has it both as an object and in the
+                # list.
                 if not found.is_one:
                     item = {
                         **item,
@@ -209,7 +210,7 @@ def _lines(found: PartitionStats, now_ms: int, *, is_first: bool) -> Iterator[st
 
 
 def _winning(found: PartitionStats) -> str:
-    """Return the number of tombstones that are not superseded, or "" if all are."""
+    """Return the number of tombstones that are not superseded, or "" if none is superseded."""
     winning = found.dead["tombstone"]
     return (
         "" if winning == found.tombstones else f", of which {format_count(winning)} not superseded"

@@ -46,9 +46,9 @@ def ui(
     settings: Settings,
     directory: str | None,
     address: tuple[str, int],
-    opens: bool,  # as click gives it
+    opens: bool,  # as click passes it
     schemas: SchemaFiles,
-    as_recovered: bool,  # as click gives it
+    as_recovered: bool,  # as click passes it
     configs: tuple[tuple[str, str], ...],
 ) -> None:
     """Show a data directory in a browser, until SIGTERM or Ctrl-C.

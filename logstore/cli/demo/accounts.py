@@ -1,8 +1,8 @@
-"""Input of the demo: updates of user accounts, some of which are closed.
+"""Input of the demo: updates of user accounts, some of which are later closed.
 
-The `user-accounts` preset of `logstore.workload` draws which account is updated when. The bytes of
-a record depend only on its offset, so the expected log can be computed without the log or the
-cleaner.
+The `user-accounts` preset of `logstore.workload` determines which account is updated when. The
+bytes of a record only depend on its offset, so the expected log can be computed without the log or
+the cleaner.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Chapter(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of records in the chapter."""
+        """Number of records in the chapter."""
         return self.stop - self.start
 
 
@@ -67,18 +67,18 @@ class Accounts:
     seed : int
         Seed of the random draws.
     start_ms : int
-        Wall time of the first record, in Unix ms.
+        Wall-clock time of the first record, in Unix milliseconds.
 
     Attributes
     ----------
     users : (n,) int64
         Account number of each record.
     tombstones : (n,) bool
-        Whether the record closes the account, with a null value.
+        Whether the record has a null value, which closes the account.
     timestamps : (n,) int64
-        In ms, never decreasing.
+        In milliseconds, never decreasing.
     closed : (m,) int64
-        Closed accounts in ascending order. They have no later records.
+        Closed accounts, in ascending order. They have no later records.
     """
 
     def __init__(self, records: int, seed: int, start_ms: int) -> None:
@@ -103,7 +103,7 @@ class Accounts:
             }
         )
         ranks = key_numbers(spec, 0, np.arange(records))
-        # Spread popular accounts over all numbers.
+        # Spread popular accounts over the entire number range.
         self.users: NDArray[np.int64] = np.argsort(stream.words(self.accounts))[ranks]
         self.tombstones = np.zeros(records, np.bool_)
         self.closed = self._close_accounts(stream)
@@ -117,7 +117,7 @@ class Accounts:
         self.erased = int(self.closed[np.argmax(counts[self.closed])])
 
     def _close_accounts(self, stream: Stream) -> NDArray[np.int64]:
-        """Close some accounts, and move their later updates to open accounts."""
+        """Close some accounts and move their later updates to open accounts."""
         known = np.unique(self.users[: self.history.stop])
         count = max(1, round(self.accounts * CLOSED_SHARE))
         closed = known[np.argsort(stream.words(len(known)))[:count]]
@@ -133,7 +133,7 @@ class Accounts:
         return np.sort(closed)
 
     def count_users(self, rows: NDArray[np.int64] | slice) -> int:
-        """Count the accounts updated by some records."""
+        """Count the accounts that the given records update."""
         return int(np.count_nonzero(np.bincount(self.users[rows])))
 
     def key(self, user: int) -> bytes:
@@ -152,7 +152,7 @@ class Accounts:
 
     @property
     def traces(self) -> re.Pattern[bytes]:
-        """A pattern that matches keys and e-mail addresses. A group has the account number."""
+        """A pattern for keys and e-mail addresses. A group captures the account number."""
         number = rb"(\d{%d})" % self.digits
         return re.compile(rb"user-" + number + rb"|\." + number + rb"@example\.org")
 

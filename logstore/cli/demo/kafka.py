@@ -28,7 +28,7 @@ class KafkaCase(NamedTuple):
     Attributes
     ----------
     version, topic : str
-        Kafka version, and the only topic, which has one partition.
+        Kafka version, and the single topic, which has one partition.
     config : mapping
         Topic config.
     cleaning_time_ms : int
@@ -66,13 +66,13 @@ class KafkaCase(NamedTuple):
 
     @property
     def cleaned(self) -> tuple[int, int]:
-        """Number of cleaned segments and of their files, without the active segment."""
+        """Number of cleaned segments, and of their files, excluding the active segment."""
         stems = [Path(name).stem for name in self.digests]
         active = max(stems)
         return len(set(stems)) - 1, sum(stem != active for stem in stems)
 
     def place(self, directory: Path) -> None:
-        """Copy the directory as it was before cleaning, with modification times."""
+        """Copy the directory as it was before cleaning, with its modification times."""
         source = DATA / "before"
         for path in sorted(file for file in source.rglob("*") if file.is_file()):
             target = directory / path.relative_to(source)
@@ -90,7 +90,7 @@ class KafkaCase(NamedTuple):
         return stats
 
     def problem(self, directory: Path, stats: CleanerStats) -> str | None:
-        """Return the first difference from the output of Kafka's cleaner, or None."""
+        """Return the first difference from Kafka's cleaner output, or None if equal."""
         found = digests(directory)
         for name in sorted({*self.digests, *found}):
             if name not in found:

@@ -1,4 +1,4 @@
-"""Output of the demo. Each chapter runs a step of the story and reports its outcome."""
+"""Output of the demo. Each chapter runs a step of the story and reports the outcome."""
 
 from __future__ import annotations
 

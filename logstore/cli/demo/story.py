@@ -43,7 +43,7 @@ def _report(progress: Progress, step: PassProgress) -> None:
 
 
 class StoryClock(SystemClock):
-    """A clock with virtual wall time, and real monotonic time to measure passes."""
+    """A clock with virtual wall-clock time, and real monotonic time for measuring passes."""
 
     follows_system = False
 
@@ -51,7 +51,7 @@ class StoryClock(SystemClock):
         self._wall_ms = wall_ms
 
     def now_ms(self) -> int:
-        """Return the virtual time in Unix ms."""
+        """Return the virtual time in Unix milliseconds."""
         return self._wall_ms
 
     def move_to(self, wall_ms: int) -> None:
@@ -60,7 +60,7 @@ class StoryClock(SystemClock):
 
 
 class Written(NamedTuple):
-    """The size of a chapter, and the time to write it."""
+    """The size of a chapter, and the time taken to write it."""
 
     records: int
     size_bytes: int
@@ -74,7 +74,7 @@ class Written(NamedTuple):
 
 
 class CleanerRun(NamedTuple):
-    """A daily run of the cleaner: why it cleaned or not, and the pass if any."""
+    """A daily run of the cleaner: why it cleaned or did not, and the pass if there was one."""
 
     day: int
     why: str
@@ -91,7 +91,7 @@ class Story:
 
     @classmethod
     def begin(cls, directory: Path | None, accounts: Accounts, seed: int) -> Story:
-        """Create the topic, in memory without a directory."""
+        """Create the topic, in memory unless a directory is given."""
         clock = StoryClock(accounts.start_ms)
         broker = Broker(directory, clock=clock, seed=seed)
         broker.create_topic(TOPIC, 1, topic_config(accounts.records))
@@ -127,7 +127,7 @@ class Story:
         return Written(chapter.records, size, batches, seconds)
 
     def clean_when_due(self, progress: Progress = _ignore_progress) -> list[CleanerRun]:
-        """Run the cleaner once a day until it cleans the topic. Return all its runs.
+        """Run the cleaner once a day until it cleans the topic. Return all runs.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class Story:
         raise RuntimeError(f"the topic was not cleaned by day {self.day:.0f}: {runs[-1].why}")
 
     def _why_due(self) -> str:
-        """Return why the cleaner will clean the topic now."""
+        """Return why the cleaner will now clean the topic."""
         log = self.broker.log(TOPIC)
         decision = self.broker.cleaner.chooser.decision_of(log)
         state = decision.state
@@ -168,7 +168,7 @@ class Story:
         """Delete replaced files, as a broker does after `file.delete.delay.ms`."""
         log = self.broker.log(TOPIC)
         self.clock.move_to(self.clock.now_ms() + log.config.file_delete_delay_ms)
-        # The delay uses monotonic time, which is real here.
+        # The delay uses monotonic time, which is real time here.
         log.delete_expired_files(force=True)
 
     def sleep_until(self, day: float) -> None:
@@ -197,7 +197,7 @@ def topic_config(records: int) -> dict[str, str]:
 
 
 def compile_kernels() -> float:
-    """Compile the kernels by running a small story in memory. Return the seconds it took."""
+    """Compile the kernels by running a small story in memory. Return the seconds taken."""
     before = time.perf_counter()
     jit.compile_always()
     accounts = Accounts(10_000, 0, DAY_MS)

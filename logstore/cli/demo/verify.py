@@ -27,7 +27,7 @@ def expected_offsets(
     cleaned_to : int
         Offset below which only the last record of each key is retained.
     with_tombstones : bool
-        Whether tombstones are retained (before their delete horizon).
+        Whether tombstones are retained, because their delete horizon has not passed.
     """
     latest = dict(zip(accounts.users[:cleaned_to].tolist(), range(cleaned_to), strict=True))
     kept = np.sort(np.fromiter(latest.values(), np.int64, len(latest)))
@@ -39,14 +39,14 @@ def expected_offsets(
 def verify_records(
     broker: Broker, topic: str, accounts: Accounts, expected: NDArray[np.int64]
 ) -> tuple[int, str | None]:
-    """Read a topic and compare offset, time, key and value of every record.
+    """Read a topic and compare the offset, time, key and value of every record.
 
     Returns
     -------
     checked : int
         Number of correct records.
     problem : str or None
-        The first difference.
+        The first difference, or None if there is none.
     """
     checked = 0
     try:
@@ -84,7 +84,7 @@ class Traces(NamedTuple):
     accounts : int
         Accounts whose key or e-mail address was found.
     closed : int
-        Number of closed accounts among them.
+        Number of closed accounts among the accounts found.
     where : str or None
         The first file with a trace of a closed account.
     """

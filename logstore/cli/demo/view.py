@@ -24,7 +24,7 @@ _SEGMENT_COLUMNS = 3 + 11 + 9 + 11 + 3 * 2 + 12
 
 
 class Narrator:
-    """Prints the story on standard output, unless it is quiet (for JSON)."""
+    """Prints the story to standard output, unless it is quiet (for JSON)."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -141,7 +141,7 @@ class Narrator:
     def sizes(
         self, before: tuple[str, Mapping[str, int]], *after: tuple[str, Mapping[str, int]]
     ) -> None:
-        """Draw totals by section, in proportion to the first one."""
+        """Draw totals by section, in proportion to the first total."""
         self._begin("sizes")
         totals = [(name, sum(sections.values()), sections) for name, sections in (before, *after)]
         names = max(len(name) for name, _, _ in totals) + 2

@@ -29,10 +29,10 @@ def escape_formulas(is_wanted: bool) -> None:
 def csv_lines(items: Iterable[str]) -> Iterator[str]:
     r"""Yield the header line, then a row per item, without line endings.
 
-    Columns are the members of the first items; members that occur only in later items are omitted.
-    Nested values are JSON. Keys and values of records have two columns, text and base64. As in the
-    CSV of `export` (`export.text`), the text `\N` is written as base64 and control characters are
-    escaped.
+    The columns are the members of the first items. Members that only occur in later items are
+    omitted. Nested values are written as JSON. Keys and values of records have two columns, text
+    and base64. As in the CSV of `export` (`export.text`), the text `\N` is written as base64, and
+    control characters are escaped.
     """
     found = map(json.loads, items)
     first = list(found if isinstance(items, Sequence) else itertools.islice(found, _SAMPLE_ITEMS))

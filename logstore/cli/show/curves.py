@@ -11,9 +11,9 @@ _PLAIN = "_.-=+*#@"
 
 
 def curve(values: Sequence[float], width: int, top: float | None = None) -> str:
-    """Return a chart with values from zero to `top`, by default the maximum.
+    """Return a chart with values from zero to `top`, which defaults to the maximum.
 
-    Each character is the mean of several values.
+    Each character shows the mean of several values.
     """
     if not len(values):
         return ""

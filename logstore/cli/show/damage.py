@@ -1,4 +1,4 @@
-"""Report the damage that a command skipped, and its assumptions."""
+"""Report the damage that a command skipped, and the assumptions it made."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class MetDamages:
         self._files: list[list[Damage]] = []
 
     def of_next_file(self) -> list[Damage]:
-        """Return the list to which the damage of the next file is added."""
+        """Return the list to which the next file's damage is added."""
         self._files.append([])
         return self._files[-1]
 
     @property
     def damages(self) -> list[Damage]:
-        """Damaged ranges, without a torn batch at the end of the last file."""
+        """Damaged ranges, excluding a torn batch at the end of the last file."""
         return self._split()[0]
 
     def _split(self) -> tuple[list[Damage], list[Damage]]:
-        """Return the damaged ranges, and those after all batches of the last file."""
+        """Return the damaged ranges, and separately those after all batches of the last file."""
         found = [damage for damages in self._files for damage in damages]
         ends: list[Damage] = []
         if self._files:
@@ -49,7 +49,7 @@ class MetDamages:
         return [damage for damage in found if damage not in ends], ends
 
     def report(self) -> int:
-        """Print the damage on standard error, and return the exit code."""
+        """Print the damage to standard error and return the exit code."""
         damages, ends = self._split()
         for end in ends:
             size = plural(end.size_bytes, "byte")
@@ -57,7 +57,7 @@ class MetDamages:
         return report_all(damages)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the `damages` member, if there is damage."""
+        """Return the `damages` member, or an empty dict if nothing was damaged."""
         damages = self.damages
         return {"damages": [damage._asdict() for damage in damages]} if damages else {}
 
@@ -73,12 +73,12 @@ def damages_of(broker: Broker, partitions: Iterable[TopicPartition]) -> list[Dam
 
 
 def report_damages(broker: Broker, partitions: Iterable[TopicPartition]) -> int:
-    """Print the damage found so far on standard error, and return the exit code."""
+    """Print the damage found so far to standard error and return the exit code."""
     return report_all(damages_of(broker, partitions))
 
 
 def report_all(damages: Sequence[Damage]) -> int:
-    """Print damage on standard error, and return the exit code."""
+    """Print damage to standard error and return the exit code."""
     for damage in damages[:DAMAGES_SHOWN_MAX]:
         print_stderr(f"damage: {damage}")
     if len(damages) > DAMAGES_SHOWN_MAX:
@@ -87,14 +87,14 @@ def report_all(damages: Sequence[Damage]) -> int:
 
 
 def note_assumed_policy(broker: Broker, partitions: Iterable[TopicPartition]) -> None:
-    """Print a note on standard error if any cleanup.policy is assumed."""
+    """Print a note to standard error if any cleanup.policy is assumed."""
     from logstore.analysis.assumptions import policy_assumption
 
     _note_assumed(broker, partitions, policy_assumption)
 
 
 def note_assumed_limits(broker: Broker, partitions: Iterable[TopicPartition]) -> None:
-    """Print a note on standard error if any retention limits are assumed."""
+    """Print a note to standard error if any retention limits are assumed."""
     from logstore.analysis.assumptions import limits_assumption
 
     _note_assumed(broker, partitions, limits_assumption)
@@ -113,7 +113,7 @@ def _note_assumed(
 
 
 def found_json(broker: Broker, partitions: Iterable[TopicPartition]) -> dict[str, Any]:
-    """Return skipped damage and assumptions for JSON, if any."""
+    """Return skipped damage and assumptions as JSON. Empty if there are none."""
     partitions = list(partitions)
     damages = [damage._asdict() for damage in damages_of(broker, partitions)]
     assumed = assumed_of(broker, partitions)

@@ -23,7 +23,7 @@ def decoded_member(topic: str | None, record: KeyAndValue, *, raw: bool) -> dict
 
 
 def displayed(topic: str | None, record: KeyAndValue, *, raw: bool) -> tuple[str, str]:
-    """Return key and value for a table, decoded if possible."""
+    """Return the key and value for a table, decoded if possible."""
     found = decoded_member(topic, record, raw=raw).get("decoded", {"error": ""})
     if "error" in found:
         return display_bytes(record.key), display_bytes(record.value)
@@ -37,7 +37,7 @@ def displayed(topic: str | None, record: KeyAndValue, *, raw: bool) -> tuple[str
 
 
 def displayed_key(topic: str, key: bytes | None, *, raw: bool = False) -> str:
-    """Return a key for a table, decoded for internal topics."""
+    """Return a key for a table. Keys of internal topics are decoded."""
     found = {} if raw else records.decoded_key_member(topic, key)
     if not found:
         return display_bytes(key)

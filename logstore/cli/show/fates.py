@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
-# Green: kept. Yellow: removed. Records outside the cleanable range have the section's colour.
+# Green is retained, yellow is removed. Records outside the cleanable range have the section's
+# colour.
 _STYLES = {
     "retained": "green",
     "superseded": "yellow",
@@ -66,9 +67,9 @@ def print_fates(
     force: bool,
     roll: bool,
 ) -> int:
-    """Print the fates of partitions. If one fails, continue with the others.
+    """Print the fates of partitions. If a partition fails, continue with the others.
 
-    Keys of internal topics are decoded unless `raw`. See `clean` for `force` and `roll`.
+    Unless `raw`, keys of internal topics are decoded. See `clean` for `force` and `roll`.
 
     Returns
     -------
@@ -101,7 +102,7 @@ def print_fates(
 class _Listing:
     """Fates of a partition, with a progress bar while the offset map is built.
 
-    At damage, iteration restarts at the same record and skips the damaged batches.
+    On damage, the iteration restarts at the same record and skips the damaged batches.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ def show_many(
     is_deep: bool,
     name_width: int = 0,
 ) -> None:
-    """Print the summary, and a line per partition. Names are at most `name_width` long.
+    """Print the summary and a line per partition. Names are at most `name_width` long.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def _small_bar(sizes: Mapping[str, int]) -> Styled:
 
 
 def section_bar(sizes: Mapping[str, int], *, width: int) -> Iterator[str]:
-    """Yield a bar with parts in proportion to the sections, and a legend.
+    """Yield a bar whose parts are in proportion to the sections, and a legend.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def section_glyphs() -> Mapping[str, str]:
 
 
 def _shares(sizes: Mapping[str, int], width: int) -> dict[str, int]:
-    """Divide `width` columns in proportion among non-empty sections, at least one each."""
+    """Divide `width` columns in proportion among non-empty sections. Each gets at least one."""
     filled = {section: size for section, size in sizes.items() if size > 0}
     total = sum(filled.values())
     shares = {section: max(1, size * width // total) for section, size in filled.items()}

@@ -1,4 +1,4 @@
-"""Print log messages of the engine on standard error while a command runs."""
+"""Print log messages of the engine to standard error while a command runs."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Recovery(Enum):
 class MessageHandler(logging.Handler):
     """Prints warnings as `warning: …`, and a summary of recovery at the end.
 
-    Compiler messages are printed as notes, because the user waits for it. `sys.stderr` is looked up
-    for each message, because tests replace it.
+    Compiler messages are printed as notes, because the user is waiting for the compiler.
+    `sys.stderr` is looked up for each message, because tests replace it.
     """
 
     def __init__(self, recovery: Recovery) -> None:

@@ -45,7 +45,7 @@ def emit(text: str) -> None:
 
 
 def emit_json(value: object, output: str = "json") -> None:
-    """Write a value as JSON, or as one CSV row with its members as columns."""
+    """Write a value as JSON, or as a CSV row with a column per member."""
     emit_values([value], output="jsonl" if output == "json" else output)
 
 
@@ -56,26 +56,26 @@ def print_stderr(line: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print a note on standard error."""
+    """Print a note to standard error."""
     print_stderr(f"note: {one_line(text)}")
 
 
 def emit_failure(topic_partition: TopicPartition, message: str, kafka_error: str) -> None:
-    """Print the error of a partition on standard error."""
+    """Print a partition's error to standard error."""
     name = str(topic_partition)
     prefix = "" if name in message else f"{name}: "
     print_stderr(f"error: {prefix}{one_line(message)} ({kafka_error})")
 
 
 def one_line(text: str) -> str:
-    """Return a message on one line, with control characters escaped."""
+    """Return a message as a single line, with control characters escaped."""
     return display_text(" ".join(text.split()))
 
 
 def emit_lines(lines: Iterable[str]) -> None:
-    """Write lines: the first one immediately, the others in growing chunks.
+    """Write lines: the first one immediately, the rest in growing chunks.
 
-    If the iterable raises, earlier lines are written.
+    If the iterable raises an error, earlier lines are still written.
     """
     pending: list[str] = []
     chunk_lines = 1
@@ -100,8 +100,8 @@ def emit_items(
 
     With `json`, members returned by `more` are appended after the last item.
 
-    If the iterable raises, the output is a complete document with the earlier items, or empty
-    without any.
+    If the iterable raises an error, the output is a complete document with the earlier items, or
+    empty if there are none.
     """
     if output == "csv":
         from logstore.cli.show.csv_rows import csv_lines

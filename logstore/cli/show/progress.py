@@ -1,4 +1,4 @@
-"""Progress bars on standard error, shown only on a terminal."""
+"""Progress bars on standard error, only shown on a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class ProgressBar:
     unit : str
         Unit of the counts: `bytes`, which also shows a speed, or a noun such as `partitions`.
     with_output : bool
-        Whether results are printed meanwhile. If they go to the terminal, no bar is shown.
+        Whether results are printed at the same time. If they are printed to the terminal, no bar is
+        shown.
     """
 
     def __init__(self, unit: str = BYTES, *, with_output: bool = False) -> None:
@@ -57,7 +58,7 @@ class ProgressBar:
         self._progress.update(self._tasks[task], completed=done, total=total, detail=detail)
 
     def finish(self, task: str) -> None:
-        """Show a task as completed. The last few remain visible."""
+        """Show a task as completed. The most recent ones remain visible."""
         if self._progress is not None and task in self._tasks:
             number = self._tasks.pop(task)
             total = next(each.total for each in self._progress.tasks if each.id == number)
@@ -70,7 +71,7 @@ class ProgressBar:
 def watched(
     items: Sequence[T], task: str, unit: str = "partitions", *, with_output: bool = False
 ) -> Iterator[T]:
-    """Yield items, counting them on a progress bar. See `ProgressBar`."""
+    """Yield items and count them on a progress bar; see `ProgressBar`."""
     with ProgressBar(unit, with_output=with_output) as bar:
         for done, item in enumerate(items):
             if len(items) > 1:
@@ -82,7 +83,7 @@ def watched(
 def dry_run_bars(
     is_wanted: bool, *, with_output: bool = False
 ) -> Iterator[ProgressListener | None]:
-    """Show the progress of dry runs. The context manager returns their listener, or None."""
+    """Show the progress of dry runs. Yields a listener, or None if not wanted."""
     if not is_wanted:
         yield None
         return
@@ -111,7 +112,7 @@ def _new_progress(unit: str) -> Progress:
     from rich.text import Text
 
     class Speed(TransferSpeedColumn):
-        """A speed column that is blank instead of a question mark while the speed is unknown."""
+        """A speed column that is blank, instead of a question mark, while the speed is unknown."""
 
         def render(self, task: Task) -> Text:
             return super().render(task) if task.finished_speed or task.speed else Text()

@@ -22,7 +22,7 @@ def wrapped(text: str, indent: str = "", style: str = "") -> list[str]:
 
 
 def bullet_list(name: str, texts: Sequence[str], style: str = "") -> Iterator[str]:
-    """Yield an empty line, a title and a bullet list of sentences, if there are any."""
+    """Yield an empty line, a title and a bullet list of sentences, unless the list is empty."""
     if not texts:
         return
     yield ""
@@ -46,7 +46,7 @@ _COMMANDS = {
 
 
 def sentence(reason: Reason) -> str:
-    """Render a reason as a sentence, followed by the command for its advice."""
+    """Render a reason as a sentence, followed by the command that implements its advice."""
     command = _COMMANDS.get(reason.code)
     if command is None:
         return reason.text
@@ -54,7 +54,7 @@ def sentence(reason: Reason) -> str:
 
 
 def sentences(reasons: Iterable[Reason], separator: str = "; ") -> str:
-    """Render several reasons as one text."""
+    """Render several reasons as a single text."""
     return separator.join(map(sentence, reasons))
 
 

@@ -28,7 +28,7 @@ def emit_settings(configs: Mapping[str, ConfigValue]) -> None:
 
 
 def _origin_of(config: ConfigValue) -> str:
-    """Return the origin of a value, and the layers it overrides."""
+    """Return the origin of a value, and the layers that it overrides."""
     origin = f"{config.origin}: {config.broker_key}" if config.broker_key else config.origin
     covered = [] if config.origin == ORIGIN_DEFAULT else config.layers[1:]
     return origin + "".join(f", overrides {layer.origin} {layer.value}" for layer in covered)

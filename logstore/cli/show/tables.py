@@ -1,6 +1,6 @@
 """Text tables: aligned columns, a rule under the header, and colours on a terminal.
 
-Importing rich would take longer than most commands.
+Does not use rich, because importing rich would take longer than most commands.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def has_colour() -> bool:
 
 
 def paint(text: str, style: str) -> str:
-    """Apply a style to text, if standard output supports colours."""
+    """Apply a style to text if standard output supports colours."""
     if not style or not text or not has_colour():
         return text
     codes = ";".join(_CODES[name] for name in style.split())
@@ -59,18 +59,18 @@ _is_cut = True
 
 
 def cut_cells(is_wanted: bool) -> None:
-    """Set whether tables truncate cells to the terminal width. `--full` disables it."""
+    """Set whether tables truncate cells to the terminal width. `--full` disables this."""
     global _is_cut
     _is_cut = is_wanted
 
 
 def is_bounded() -> bool:
-    """Return whether the output width is limited, by a terminal or `COLUMNS`."""
+    """Return whether a terminal or `COLUMNS` limits the output width."""
     return sys.stdout.isatty() or bool(os.environ.get("COLUMNS"))
 
 
 def output_width() -> int:
-    """Return the output width: of the terminal, or `COLUMNS`, or the width for pipes."""
+    """Return the output width: the terminal's, `COLUMNS`, or the width for pipes."""
     if not is_bounded():
         return PIPED_WIDTH
     from shutil import get_terminal_size
@@ -107,11 +107,11 @@ class Table:
     columns : sequence of str
         Headings.
     right : sequence of str
-        Right-aligned columns. Never truncated.
+        Right-aligned columns, which are never truncated.
     wrap : bool
-        Whether to wrap the last column, or put it below its row if there is little room.
+        Whether to wrap the last column, or to put it below its row if there is little room.
     whole : sequence of str
-        Other columns not to truncate.
+        Further columns that are not truncated.
     least : mapping of str to int, optional
         Minimum column widths.
     """
@@ -134,14 +134,15 @@ class Table:
     def lines(self, rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
         """Yield the header, a rule, and one or more lines per row.
 
-        Control characters are escaped. If the iterable raises, earlier rows are yielded first.
+        Control characters are escaped. If the iterable raises an error, earlier rows are yielded
+        first.
         """
         rows = map(_escaped, rows)
         first: list[Sequence[Cell]] = []
         failure: Exception | None = None
         try:
             first.extend(itertools.islice(rows, _SAMPLE_ROWS))
-        except Exception as error:  # raised below, after earlier rows
+        except Exception as error:  # raised below, after earlier rows were yielded
             failure = error
         widths = [
             max(
@@ -183,7 +184,7 @@ class Table:
             raise failure
 
     def _cut(self, widths: Sequence[int], total: int) -> list[int]:
-        """Return widths that fit the terminal if possible, by shrinking the widest columns.
+        """Return widths that fit the terminal, if possible, by shrinking the widest columns.
 
         Columns in `whole` and a wrapped last column are not truncated.
         """
@@ -207,7 +208,7 @@ class Table:
         return cut
 
     def _shortened(self, row: Sequence[Cell], widths: Sequence[int]) -> list[Cell]:
-        """Truncate texts in a row to their columns, except for a wrapped column."""
+        """Truncate texts in a row to their columns, except in a wrapped column."""
         last = len(row) - 1
         return [
             cell
@@ -230,7 +231,7 @@ class Table:
 
 
 def _shortened(text: str, width: int) -> str:
-    """Return a text truncated to a width, with an ellipsis; `topic-42` keeps its number."""
+    """Return a text truncated to a width, with an ellipsis. `topic-42` keeps its number."""
     if len(text) <= width:
         return text
     mark = "…" if can_print("…") else "..."

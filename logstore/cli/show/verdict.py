@@ -41,7 +41,7 @@ STYLES = {
 
 
 def verdict_lines(name: object, verdict: Verdict | None, now_ms: int) -> Iterator[str]:
-    """Yield the state, the bytes that can be freed, reason and time, notes and remedies."""
+    """Yield the state, the bytes that can be freed, the reason and time, notes and remedies."""
     if verdict is None:
         return
     parts = [*_amounts(verdict)]
@@ -65,7 +65,7 @@ def short_state(verdict: Verdict | None) -> str:
 
 
 def short_amounts(verdict: Verdict | None) -> tuple[str, str]:
-    """Return the bytes that are freed now, and after a roll, for two cells; `≤` marks a bound."""
+    """Return the bytes freed now, and after a roll, for two cells. `≤` marks an upper bound."""
     if verdict is None or verdict.state == UNKNOWN:
         return "", ""
     now, if_rolled = verdict.removable_bytes
@@ -97,7 +97,7 @@ def _amounts(verdict: Verdict) -> Iterator[str]:
 
 
 def _cleaned(verdict: Verdict, total: str) -> Iterator[str]:
-    """Yield the bytes that the cleaner removes."""
+    """Yield the bytes that the cleaner would remove."""
     frees = "frees" if verdict.is_due else "a forced pass frees"
     most, rolled = verdict.frees_bytes_at_most, verdict.frees_bytes_if_rolled_at_most
     at_most = "" if verdict.exact else "at most "
@@ -124,7 +124,7 @@ class EmptyPartitions:
     partitions : sequence of TopicPartition
         Partitions of the table.
     lists_all : bool
-        Whether to list them anyway.
+        Whether to list them in any case.
     """
 
     def __init__(
@@ -139,14 +139,14 @@ class EmptyPartitions:
             self._is_active = empty > EMPTY_LISTED
 
     def omits(self, topic: str, verdict: Verdict | None) -> bool:
-        """Return whether the table omits a partition. If so, count it."""
+        """Return whether the table omits a partition. If it does, count the partition."""
         if not self._is_active or verdict is None or not verdict.is_of_an_empty_log:
             return False
         self._topics[topic] = self._topics.get(topic, 0) + 1
         return True
 
     def lines(self) -> Iterator[str]:
-        """Yield an empty line and a sentence about omitted partitions."""
+        """Yield an empty line, and a sentence about omitted partitions."""
         if not self._topics:
             return
         count = plural(sum(self._topics.values()), "empty partition")
@@ -177,7 +177,7 @@ def summarize(
     verdicts: Iterable[Verdict],
     failures: Iterable[tuple[TopicPartition, LogStoreError]],
 ) -> Summary:
-    """Sum the verdicts, including partitions that cannot be read."""
+    """Total the verdicts, including those on partitions that cannot be read."""
     found = [*verdicts]
     for tp, error in failures:
         from logstore.analysis.reports import segment_sizes  # only needed for empty partitions
@@ -187,7 +187,7 @@ def summarize(
 
 
 def summary_lines(summary: Summary) -> list[str]:
-    """Return the line about a directory."""
+    """Return the summary line for a directory."""
     parts = []
     for state in STATES:
         count = summary.states[state]

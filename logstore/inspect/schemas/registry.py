@@ -52,7 +52,7 @@ class _Entry(NamedTuple):
 
 
 def registry_folder(path: str | Path) -> Path | None:
-    """Return the directory of a registry's log, which is the path itself or in it, or None."""
+    """Return the directory of a registry's log (the path or a child), or None if there is none."""
     folder = Path(path)
     for each in (folder, folder / f"{TOPIC}-0"):
         if each.is_dir() and any(_is_segment(file.name) for file in each.iterdir()):

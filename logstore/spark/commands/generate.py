@@ -124,9 +124,9 @@ def load_spec(name: str, values: Sequence[str]) -> Spec:
     Raises
     ------
     UsageError
-        Neither a file nor a preset has this name, or a value is not KEY=VALUE.
+        No file or preset has this name, or a value is not KEY=VALUE.
     InvalidConfigurationError
-        The file is not TOML or not a valid workload.
+        The file is not valid TOML or not a valid workload.
     """
     from logstore.errors import InvalidConfigurationError
     from logstore.workload.spec import from_mapping
@@ -148,7 +148,7 @@ def load_spec(name: str, values: Sequence[str]) -> Spec:
 
 
 def _override(tree: dict[str, Any], pair: str) -> None:
-    """Set KEY=VALUE in a workload. KEY may be dotted to name a key of a table."""
+    """Set KEY=VALUE in a workload. A dotted KEY names a key in a table."""
     key, sign, text = pair.partition("=")
     *tables, last = key.strip().split(".")
     if not sign or not last:
@@ -163,7 +163,7 @@ def _override(tree: dict[str, Any], pair: str) -> None:
 
 
 def _value(text: str) -> object:
-    """Parse a TOML value. Text that is not TOML is returned unchanged."""
+    """Parse a TOML value. Text that is not valid TOML is returned unchanged."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, KeyError):

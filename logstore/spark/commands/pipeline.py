@@ -29,11 +29,11 @@ class Run:
     Attributes
     ----------
     generated : Generated
-        The topic in `DIR/before`, with its rows in `DIR/before.parquet/TOPIC`.
+        The topic in `DIR/before`, whose rows are in `DIR/before.parquet/TOPIC`.
     cleaned : CleanReport
         Report of the cleaning pass over the copy in `DIR/after`.
     verdict : Verdict
-        Verdict of the oracle.
+        The verdict of the oracle.
     seconds : dict
         Duration of each stage, in execution order.
     """
@@ -73,7 +73,7 @@ def run_pipeline(
     directory : str
         Parent of `before`, `before.parquet` and `after`, which must not exist.
     strategy : str, optional
-        Compaction strategy for both cleaning and verification. [default: from the workload]
+        Compaction strategy for cleaning and verification. [default: from the workload]
     threads : int, optional
         Number of partitions to clean concurrently. [default: number of cores]
 
@@ -84,8 +84,8 @@ def run_pipeline(
 
     Notes
     -----
-    The copy uses hard links for closed segments, since cleaning replaces files instead of modifying
-    them. In virtual time, the copy is cleaned one day after the last record of the workload.
+    In the copy, closed segments are hard links, because cleaning replaces files instead of
+    modifying them. In virtual time, the copy is cleaned one day after the workload's last record.
     """
     before, after = f"{directory}/before", f"{directory}/after"
     seconds: dict[str, float] = {}

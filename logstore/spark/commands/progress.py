@@ -77,7 +77,7 @@ class SparkProgress:
                 self.refresh()
 
     def refresh(self) -> None:
-        """Update the bar with the completed tasks of the stages that have started."""
+        """Update the bar with the completed tasks of all started stages."""
         active = set(self._tracker.getActiveStageIds())
         for stage in active:
             info = self._tracker.getStageInfo(stage)

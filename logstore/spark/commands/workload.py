@@ -1,6 +1,6 @@
 """The `logstore workload` command group, registered as an entry point.
 
-PySpark is imported only when a command runs, so that `--help` is fast.
+PySpark is not imported before a command runs, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class SparkOptions(NamedTuple):
     Attributes
     ----------
     master : str or None
-        Master URL. None means the master of `spark-submit`, or else all local cores.
+        Master URL. None means the master of `spark-submit` or, failing that, all local cores.
     driver_memory : str
-        JVM heap, such as `2g`.
+        JVM heap size, such as `2g`.
     """
 
     master: str | None
@@ -90,7 +90,7 @@ class SparkOptions(NamedTuple):
 
     @contextmanager
     def session(self, name: str) -> Iterator[SparkSession]:
-        """Start a session, and stop it when the block ends.
+        """Start a session and stop it at the end of the block.
 
         Raises
         ------
@@ -141,14 +141,14 @@ class SparkOptions(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether Spark runs only on this machine."""
+        """Whether Spark only runs on this machine."""
         if self.master is None:
             return "PYSPARK_GATEWAY_PORT" not in os.environ
         return self.master.startswith("local")
 
 
 def own_error(text: str) -> LogStoreError | None:
-    """Return the `LogStoreError` in a worker's traceback, or None."""
+    """Return the `LogStoreError` in a worker's traceback, or None if there is none."""
     matches = _OWN_ERROR.findall(text)
     if not matches:
         return None
@@ -162,7 +162,7 @@ def own_error(text: str) -> LogStoreError | None:
 
 
 def missing_module(text: str) -> LogStoreError | None:
-    """Return the error for a module that is missing in the workers' Python, or None."""
+    """Return the error for a module missing in the workers' Python, or None if none is."""
     match = _MISSING.search(text)
     if match is None:
         return None

@@ -1,8 +1,8 @@
 """Conversion between the engine's columns of records and Arrow arrays.
 
-Keys (or values) are at ascending positions in the bytes of a batch. So an Arrow array over the same
-bytes, whose odd elements are the gaps between keys, needs no copy. Taking its even elements gathers
-the keys.
+Keys (or values) are at ascending positions in the bytes of a batch. An Arrow array over these
+bytes, whose odd elements are the gaps between keys, therefore requires no copy. Taking its even
+elements gathers the keys.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _STARTS = [
 
 
 class Stored(NamedTuple):
-    """Records of one batch.
+    """The records of a batch.
 
-    `aborted` is None while their transaction is open. `delete_horizon_ms` is None if the batch has
-    no horizon.
+    `aborted` is None while the records' transaction is open. `delete_horizon_ms` is None if the
+    batch has no delete horizon.
     """
 
     columns: RecordColumns
@@ -52,7 +52,7 @@ class Stored(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Records of several batches over one byte array."""
+    """The records of several batches over a single byte array."""
 
     topic: str
     partition: int
@@ -212,15 +212,15 @@ def _digests(
 
 
 def _of_batches(rows: _Rows, values: Sequence[object], kind: pa.DataType) -> pa.Array:
-    """Repeat a value of each batch for all its records."""
+    """Repeat a per-batch value for all records of each batch."""
     of_each = np.repeat(np.arange(len(values)), rows.counts)
     return pa.array(values, kind).take(pa.array(of_each))
 
 
 def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
-    """Decode all headers. Like Spark's Kafka source, use null for records without headers.
+    """Decode all headers. As in Spark's Kafka source, records without headers have null.
 
-    Bounds are not checked, because decoding the records validated the headers.
+    Bounds are not checked, because the headers were validated when the records were decoded.
     """
     data, starts = rows.data, rows.extents[:, kernels.EXTENT_HEADERS]
     remaining = np.zeros(len(starts), np.int64)
@@ -254,7 +254,7 @@ def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
 def _varints(
     data: NDArray[np.uint8], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Read a zigzag varint at each position. Return values and end positions."""
+    """Read a zigzag varint at each position. Return the values and end positions."""
     positions = positions.copy()
     raw = np.zeros(len(positions), np.int64)
     open_rows = np.arange(len(positions))

@@ -2,9 +2,9 @@
 
 Tasks write partitions to a private job directory inside the data directory. The commit locks the
 data directory, marks the topics as being deleted, moves the partition directories in, and then
-publishes the topics by replacing one file. Until then no reader sees them. After a crash, the first
-broker that opens the directory removes them. If the commit of an overwrite crashes, both topics may
-be lost, but they are never mixed.
+publishes the topics by replacing a single file. Until then, the topics are invisible to readers.
+After a crash, the first broker that opens the directory removes them. If the commit of an overwrite
+crashes, both the old and the new topic may be lost, but they are never mixed.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ class WrittenPartition:
 
 @dataclass(frozen=True)
 class WriteJob:
-    """A write job and its directory inside a data directory. Copied to the tasks.
+    """A write job and its directory inside a data directory. It is copied to the tasks.
 
     Attributes
     ----------
     path : str
         The data directory.
     job_dir : str
-        Directory that the tasks write to.
+        Directory to which the tasks write.
     overwrite : bool
         Whether to replace existing topics.
     """
@@ -90,7 +90,7 @@ class WriteJob:
 
     @classmethod
     def begin(cls, path: str, topics: Iterable[str], *, overwrite: bool) -> WriteJob:
-        """Remove leftovers of dead jobs, and create the directory of a new job.
+        """Remove leftovers of dead jobs and create the directory of a new job.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class WriteJob:
         TopicAlreadyExistsError
             A topic exists and `overwrite` is not set. Nothing was created.
         InvalidConfigurationError
-            The directory contains data directories, like the directory of a cluster.
+            The directory contains data directories, as a cluster directory does.
         """
         path = str(Path(path).absolute())  # tasks may have a different working directory
         fs = DiskFileSystem()
@@ -143,9 +143,9 @@ class WriteJob:
         Parameters
         ----------
         topics : sequence of Topic
-            Topics. All of their partitions must have been written.
+            The topics, all of whose partitions must have been written.
         producer_ids : int
-            Producer ids below this number are used and must not be assigned again.
+            Producer ids below this number are in use and must not be assigned again.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class WriteJob:
             store.put(topics)
             directory.delete_retired_folders(force=True)
         finally:
-            # Other partitions were not modified, so keep the shutdown state.
+            # Other partitions were not modified, so their shutdown state remains valid.
             directory.close(clean=directory.clean or directory.fresh)
         self.abort()
 
@@ -257,7 +257,7 @@ def by_partition(written: Iterable[WrittenPartition]) -> dict[TopicPartition, Wr
 
 
 def refuse_in_use(path: str) -> None:
-    """Fail early if the data directory is locked, since the commit needs the lock.
+    """Fail early if the data directory is locked, because the commit needs the lock.
 
     Raises
     ------
@@ -279,7 +279,7 @@ def _is_free(path: str) -> bool:
 
 
 def _wait_for_lock(path: str) -> None:
-    """Wait up to `LOCK_WAIT_SECONDS` for a job that commits or tests the lock."""
+    """Wait up to `LOCK_WAIT_SECONDS` for a job that is committing or testing the lock."""
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
     while not _is_free(path) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -323,7 +323,7 @@ def _refuse_existing(
 
 
 def _sweep_leftovers(fs: FileSystem, path: str) -> None:
-    """Remove the directories of dead jobs, and of tasks that outlived the abort of their job."""
+    """Remove the directories of dead jobs, and of tasks that outlived their aborted job."""
     if not fs.is_dir(path):
         return
     oldest_ms = SystemClock().now_ms() - LEFTOVER_AGE_MS

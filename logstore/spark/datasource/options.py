@@ -1,4 +1,4 @@
-"""Data source options. Spark passes strings with case-insensitive names."""
+"""Data source options. Spark passes them as strings with case-insensitive names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from logstore.errors import InvalidConfigurationError
 
 
 def refuse_unknown(options: Mapping[str, str], known: Sequence[str], prefix: str = "") -> None:
-    """Raise an error for unknown options.
+    """Raise an error if any option is unknown.
 
     Parameters
     ----------
     known : sequence of str
-        Known names, case-insensitive.
+        Known names (case-insensitive).
     prefix : str, optional
         Also accept options with this prefix.
 
@@ -34,7 +34,7 @@ def refuse_unknown(options: Mapping[str, str], known: Sequence[str], prefix: str
 
 
 def resolve_synonyms(options: Mapping[str, str], *names: str) -> str | None:
-    """Return the value of an option with synonyms, or None.
+    """Return the value of an option with synonyms, or None if not given.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def resolve_synonyms(options: Mapping[str, str], *names: str) -> str | None:
 
 
 def parse_names(text: str | None) -> list[str] | None:
-    """Split a comma-separated option; None if it is not given."""
+    """Split a comma-separated option. Return None if it is not given."""
     if text is None:
         return None
     return [part.strip() for part in text.split(",") if part.strip()]
@@ -62,7 +62,7 @@ def parse_number(option: str, text: str) -> int:
 
 
 def parse_json(option: str, text: str, form: str) -> dict[str, object]:
-    """Parse an option as a JSON object. `form` is an example for the error message."""
+    """Parse an option as a JSON object. `form` is an example for error messages."""
     try:
         value = json.loads(text)
     except ValueError:

@@ -3,8 +3,8 @@
     frame = frame.repartitionById(8, "partition").sortWithinPartitions("offset")
     frame.write.format("logstore").mode("append").option("topic", "users").save(DATA_DIR)
 
-Records are in the row order of the task and get new offsets from 0. All rows of a partition must be
-in the same task, which `repartitionById` ensures.
+Records are in the task's row order and get new offsets from 0. All rows of a partition must be in
+the same task, which `repartitionById` ensures.
 
 Columns
 -------
@@ -12,13 +12,13 @@ value : bytes or text; required. Null is a tombstone.
 key : bytes or text.
 topic : text; required unless the option `topic` is set.
 partition : int; required for more than one partition.
-timestamp : timestamp, or bigint milliseconds. The default is the current time.
+timestamp : timestamp, or bigint milliseconds. [default: current time]
 headers : as in the read schema.
-offset : not stored, but must ascend within a partition, to detect a missing sort.
+offset : not stored, but must ascend within a partition, so that a missing sort is detected.
 timestampType : ignored.
 
-See docs/WORKLOADS.md for the write options. A batch has fewer than `batchRecords` records if more
-might exceed `max.message.bytes`.
+See docs/WORKLOADS.md for the write options. A batch contains fewer than `batchRecords` records if
+more could exceed `max.message.bytes`.
 
 Modes
 -----
@@ -113,7 +113,7 @@ class TaskMessage(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Parsed write options. See the module docstring."""
+    """Parsed write options; see the module docstring."""
 
     topic: str | None
     partitions: int | None
@@ -165,7 +165,7 @@ def _positive(name: str, text: str | None) -> int | None:
 
 
 class LogstoreWriter(DataSourceArrowWriter):
-    """The writer of one job. Created by the driver and copied to the tasks."""
+    """The writer of a job. The driver creates it, and it is copied to the tasks."""
 
     def __init__(
         self, path: str, options: Mapping[str, str], schema: StructType, *, overwrite: bool
@@ -220,7 +220,7 @@ class LogstoreWriter(DataSourceArrowWriter):
         self.job.commit(self.options.runtime(), topics, written)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove the files of the job. See `WriteJob.abort`."""
+        """Remove the files of the job; see `WriteJob.abort`."""
         self.job.abort()
 
 
@@ -287,7 +287,7 @@ def _without_nulls(rows: pa.RecordBatch, name: str) -> pa.Array:
 class PartitionWriter:
     """Writes one partition of a task, packing rows into batches.
 
-    Batch boundaries depend only on the records, not on Spark's Arrow batches.
+    Batch boundaries only depend on the records, not on Spark's Arrow batches.
     """
 
     def __init__(self, log: Log, options: WriteOptions) -> None:
@@ -299,7 +299,7 @@ class PartitionWriter:
         self._last_offset = -1
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows, and append full batches."""
+        """Add rows and append full batches."""
         self._check_order(rows)
         step = max(1, rows.num_rows * _GATHER_BYTES // max(rows.nbytes, 1))
         for start in range(0, rows.num_rows, step):
@@ -362,7 +362,7 @@ class PartitionWriter:
         )
 
     def _cuts(self, columns: _Columns, *, final: bool) -> Iterator[tuple[int, int]]:
-        """Yield the row range [start, stop) of each full batch, and of the last one if `final`."""
+        """Yield the row range [start, stop) of each full batch, and of the last if `final`."""
         count, most = len(columns.timestamps), self._options.batch_records
         ends = columns.ends()
         start = 0
@@ -415,7 +415,7 @@ def _is_time(column: pa.Array) -> bool:
 def _all_partitions(
     job: WriteJob, options: WriteOptions, written: Iterable[WrittenPartition]
 ) -> list[WrittenPartition]:
-    """Return all partitions of the topics, creating partitions without rows."""
+    """Return all partitions of the topics, creating those without rows."""
     partitions = by_partition(written)
     totals = {} if options.topic is None else {options.topic: 1}
     for tp in partitions:

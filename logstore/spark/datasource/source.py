@@ -1,13 +1,13 @@
 """The `logstore` data source: read topics with the schema of Spark's Kafka source.
 
 `spark.read.format("logstore").load(DATA_DIR)` opens the directory read-only. Recovery happens in
-memory: no byte is changed and no lock is taken, so any number of tasks can read while a process
-writes. Pass all data directories of a broker together: `load([DIR, DIR])`.
+memory: no byte is changed and no lock is taken, so any number of tasks can read while a process is
+writing. Pass all data directories of a broker together: `load([DIR, DIR])`.
 
 See docs/WORKLOADS.md for the options. `valueDigest` and `headersDigest` are computed without
 passing the bytes to Spark. Records appended after planning are not read.
 
-Filters are not pushed down, because a loaded relation would apply them to later queries too and
+Filters are not pushed down, because a loaded relation would apply them to later queries as well and
 return wrong results. Use options to restrict rows. For writing, see `sink`.
 """
 
@@ -80,7 +80,7 @@ class _Offsets(NamedTuple):
     by_partition: dict[tuple[str, int], int | str]
 
     def of(self, log: Log) -> int:
-        """Return the offset in a log."""
+        """Return the offset to use for a log."""
         offset = self.by_partition.get(tuple(log.topic_partition), self.default)
         if isinstance(offset, int):
             return offset
@@ -88,7 +88,7 @@ class _Offsets(NamedTuple):
 
 
 class LogstoreDataSource(DataSource):
-    """Records of partition logs as rows. See the module docstring."""
+    """Records of partition logs as rows; see the module docstring."""
 
     @classmethod
     def name(cls) -> str:
@@ -96,7 +96,7 @@ class LogstoreDataSource(DataSource):
         return "logstore"
 
     def schema(self) -> StructType:
-        """Return the requested columns. The default is the schema of Spark's Kafka source."""
+        """Return the requested columns, by default the schema of Spark's Kafka source."""
         names = parse_names(self.options.get("columns"))
         if names is None:
             return KAFKA_SCHEMA
@@ -113,7 +113,7 @@ class LogstoreDataSource(DataSource):
         Raises
         ------
         InvalidConfigurationError
-            An option is unknown, or the caller set another schema.
+            An option is unknown, or the caller set a different schema.
         """
         refuse_unknown(self.options, OPTIONS)
         columns = self.schema()
@@ -132,7 +132,7 @@ class LogstoreDataSource(DataSource):
         return LogstoreWriter(parse_path(self.options), self.options, schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a reader that raises an error for every call.
+        """Return a reader that raises an error on every call.
 
         If the error were raised here, Spark would add two more errors and three tracebacks.
         """
@@ -166,7 +166,7 @@ class _NoStream(DataSourceStreamReader):
 
 
 def _no_stream(instead: str) -> InvalidConfigurationError:
-    """Return the error for streaming queries. Hides its traceback in Spark's report."""
+    """Return the error for streaming queries, and hide its traceback in Spark's report."""
     # The process only runs this query and ends with the error.
     os.environ["SPARK_HIDE_TRACEBACK"] = "1"
     return InvalidConfigurationError(
@@ -176,7 +176,7 @@ def _no_stream(instead: str) -> InvalidConfigurationError:
 
 
 class LogstoreReader(DataSourceReader):
-    """Plans splits on the driver, and reads them in the workers."""
+    """Plans splits on the driver and reads them in the workers."""
 
     def __init__(self, paths: list[str], options: Mapping[str, str], schema: StructType) -> None:
         self.paths = paths
@@ -257,7 +257,7 @@ class LogstoreReader(DataSourceReader):
             yield from self.read_split(split)
 
     def read_split(self, split: SegmentSplit) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one split as Arrow batches. Raises the errors of `read`."""
+        """Yield the records of a split as Arrow batches. Raises the errors of `read`."""
         schema = to_arrow_schema(self.columns, timezone="UTC")
         topic, number = split.topic, split.partition
         parts: list[Stored] = []
@@ -288,7 +288,7 @@ def parse_paths(options: Mapping[str, str]) -> list[str]:
 
 
 def parse_path(options: Mapping[str, str]) -> str:
-    """Return the only data directory of `load` or `save`."""
+    """Return the single data directory of `load` or `save`."""
     path = options.get("path")
     if not path:
         raise InvalidConfigurationError("no data directory is given: use load(DATA_DIR)")

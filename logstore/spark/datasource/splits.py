@@ -1,9 +1,9 @@
-"""Splits of partitions, planned so that tasks do not need to open the log.
+"""Splits of partitions, planned so that tasks need not open the log.
 
-The planner opens a log once and computes its recovery. A split lists the file and the range of
-valid bytes of each segment, and the task reads only these. If cleaning, retention or a deletion
-replaces a file, its inode or size differs. The task then opens the log itself and continues at its
-current offset.
+The planner opens a log once and computes its recovery. A split lists the file and the valid byte
+range of each segment, and the task only reads these. If cleaning, retention or a deletion replaces
+a file, its inode or size differs. The task then opens the log itself and continues at its current
+offset.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _MOVES_BYTES = frozenset({"finished_swap", "split_segment"})
 class SegmentFile(NamedTuple):
     """The byte range [position, end) of a `.log` file.
 
-    `inode` and `size` identify the planned file, to detect a replacement. `size` is None for the
-    active segment, which may grow.
+    `inode` and `size` identify the planned file, so that a replacement is detected. `size` is None
+    for the active segment, which may grow.
     """
 
     path: str
@@ -71,11 +71,11 @@ class SegmentSplit:
     Attributes
     ----------
     files : tuple of SegmentFile
-        Files that contain the offsets, or empty if the log must be opened.
+        Files that contain the offsets. Empty if the log must be opened.
     uncommitted : tuple of Transaction
         Uncommitted transactions that overlap the split, if requested.
     lowest, beyond : int
-        Offsets [lowest, beyond) requested from the partition.
+        The range of offsets [lowest, beyond) requested from the partition.
     decompression_limit : int
         Maximum decompressed size of a batch, in bytes.
     """
@@ -92,7 +92,7 @@ class SegmentSplit:
 
     @property
     def size_bytes(self) -> int | None:
-        """Bytes to read, or None if the log must be opened."""
+        """Number of bytes to read, or None if the log must be opened."""
         return sum(file.end - file.position for file in self.files) if self.files else None
 
 
@@ -104,7 +104,7 @@ class Task(InputPartition):
 
 
 class FileChangedError(KafkaStorageError):
-    """A planned file was replaced."""
+    """A planned file has been replaced."""
 
 
 # --- planning -----------------------------------------------------------------------------------
@@ -156,8 +156,8 @@ def plan_splits(
 def plan_tasks(splits: Iterable[SegmentSplit], task_bytes: int) -> list[Task]:
     """Combine consecutive splits into tasks of up to `task_bytes`.
 
-    So a topic with many small partitions needs few tasks. A split of unknown size counts as
-    `task_bytes`. There is at least one task, as Spark requires.
+    This way, a topic with many small partitions needs few tasks. A split of unknown size counts as
+    `task_bytes`. There is always at least one task, as Spark requires.
     """
     tasks: list[Task] = []
     taken: list[SegmentSplit] = []
@@ -175,7 +175,7 @@ def plan_tasks(splits: Iterable[SegmentSplit], task_bytes: int) -> list[Task]:
 
 
 def _files(log: Log, segments: Sequence[LogSegment], start: int) -> tuple[SegmentFile, ...]:
-    """Return the files of segments, or an empty tuple if they changed since the log was opened."""
+    """Return the files of segments. Empty if they changed since the log was opened."""
     files = []
     cut = {finding.path for finding in log.findings if finding.action == "truncated_tail"}
     for segment in segments:
@@ -229,12 +229,12 @@ def stored_batches(
     Parameters
     ----------
     paths : sequence of str
-        Data directories, to open if files changed since planning.
+        Data directories, which are opened if files have changed since planning.
     committed : bool
         Skip batches of aborted and open transactions.
     as_stored : bool
         Yield records in file order, regardless of their offsets, if the offsets were requested from
-        the partition. Otherwise, batches with offsets that do not ascend are damaged.
+        the partition. If False, batches whose offsets are not ascending count as damaged.
 
     Raises
     ------
@@ -288,16 +288,16 @@ def _columns(batch: RecordBatch, limit: int) -> RecordColumns:
 
 
 class _Fates:
-    """Looks up whether a batch is in an uncommitted transaction."""
+    """Looks up whether a batch belongs to an uncommitted transaction."""
 
     def __init__(self, transactions: Sequence[Transaction]) -> None:
-        # Transactions of a producer do not overlap, and only the last may be open.
+        # A producer's transactions do not overlap, and only the last one may be open.
         self._by_producer: dict[int, list[Transaction]] = {}
         for each in sorted(transactions, key=lambda transaction: transaction.first):
             self._by_producer.setdefault(each.producer_id, []).append(each)
 
     def uncommitted(self, batch: RecordBatch) -> bool | None:
-        """Return True for an aborted batch, None if its transaction is open, otherwise False."""
+        """Return True if a batch is aborted, None if its transaction is open, otherwise False."""
         header = batch.header
         if not header.is_transactional or not self._by_producer:
             return False
@@ -317,7 +317,7 @@ class _FileReader:
     Attributes
     ----------
     next_offset : int
-        Offset after the last batch returned.
+        Offset after the last batch that was returned.
     """
 
     def __init__(self, split: SegmentSplit, *, as_stored: bool) -> None:
@@ -371,7 +371,7 @@ def _walk(handle: int, file: SegmentFile) -> Iterator[RecordBatch]:
             position += batch.header.size_bytes
         if position == start:
             if size == file.end - position:
-                return  # a torn last batch, possible even after a clean shutdown
+                return  # a torn last batch, which is possible even after a clean shutdown
             wanted *= 4
         else:
             wanted = FETCH_BYTES

@@ -52,12 +52,12 @@ class Generated:
     topic : str
         Name of the topic.
     partitions, records, batches, markers : int
-        Counts. Markers are control batches, which `records` and `batches` exclude.
+        Numbers of each. Markers are control batches, which `records` and `batches` exclude.
     bytes : int
         Size of the `.log` files.
     seconds : dict
-        Duration of each stage: `records` (generating sealed batches), `logs` (writing and commit),
-        and `parquet` (reading the logs and writing Parquet).
+        Duration of each stage: `records` (generating sealed batches), `logs` (writing and
+        committing), and `parquet` (reading the logs and writing Parquet).
     """
 
     topic: str
@@ -88,10 +88,10 @@ def generate(
     Parameters
     ----------
     data_dir : str
-        Data directory, created if it does not exist. The topic is written atomically.
+        Data directory, created if missing. The topic is written atomically.
     parquet : str, optional
         Directory for the rows, with the schema of the `logstore` data source and including aborted
-        records. Written atomically after the topic.
+        records. It is written atomically after the topic.
     splits : int, optional
         Number of tasks that generate records. Does not affect the output.
     configs : mapping
@@ -111,7 +111,7 @@ def generate(
 
     Notes
     -----
-    A task keeps one block, or one parcel and the state of a segment, in memory.
+    A task requires memory for one block, or for one parcel and the state of a segment.
     """
     spec = spec.with_configs(configs)
     validate_topic_name(spec.topic)
@@ -128,7 +128,8 @@ def generate(
         results = _write_logs(spark, _parcels(spark, spec, splits), spec, job)
         topic = Topic(spec.topic, tuple(range(spec.partitions)), spec.topic_configs)
         written = [each.written for each, _ in results]
-        # The topic id depends only on seed and name, so that every run writes the same files.
+        # The topic id only depends on the seed and the name, so that every run writes the same
+        # files.
         rng = random_source(spec.seed + int.from_bytes(spec.topic.encode()))
         job.commit(Runtime(rng=rng), [topic], written, producer_ids=spec.producers.with_id)
     except BaseException:
@@ -187,7 +188,7 @@ def _parcel_rows(spec: Spec, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 def _write_logs(
     spark: SparkSession, parcels: DataFrame, spec: Spec, job: WriteJob
 ) -> list[tuple[GeneratedPartition, int]]:
-    """Write the partitions. Return each with the start time of its task in ms."""
+    """Write the partitions. Return each with the start time of its task in milliseconds."""
     with _setting(spark, "spark.sql.execution.arrow.maxBytesPerBatch", str(ARROW_BYTES)):
         rows = parcels.mapInArrow(partial(_partition_rows, spec, job), _PARTITIONS).collect()
     return [

@@ -65,12 +65,12 @@ class PartitionFiles:
         self._records = self._batches = self._markers = 0
 
     def add(self, parcel: Parcel) -> None:
-        """Append the entries of a parcel. Parcels must be in order of block and part.
+        """Append the entries of a parcel. Parcels must be added in order of block and part.
 
         Raises
         ------
         RequestError
-            The engine rejects an append.
+            The engine rejected an append.
         """
         position = 0
         for kind, producer, size, at_ms in np.frombuffer(parcel.entries, ENTRY).tolist():
@@ -90,7 +90,7 @@ class PartitionFiles:
         return GeneratedPartition(written, self._records, self._batches, self._markers, size)
 
     def _expire_producers(self, at_ms: int) -> None:
-        """Expire producers as of the last periodic check of a broker before `at_ms`."""
+        """Expire producers as of a broker's last periodic check before `at_ms`."""
         checked_ms = at_ms - (at_ms - self._next_check_ms) % self._check_ms
         self._next_check_ms = checked_ms + self._check_ms
         silent_since_ms = checked_ms - self._log.producer_state.producer_id_expiration_ms
@@ -119,7 +119,7 @@ class PartitionFiles:
     def _append_pending(self) -> None:
         """Append placed batches, all at once if they fit into the segment.
 
-        Otherwise they are appended one by one. The files are the same.
+        If they do not fit, they are appended one by one, which results in the same files.
         """
         if not self._pending:
             return

@@ -31,14 +31,14 @@ SUCCESS = "_SUCCESS"
 
 
 class ParquetTarget:
-    """A Parquet directory to be written.
+    """A Parquet directory to write.
 
     Parameters
     ----------
     path : str
         Directory on a file system that all tasks share.
     overwrite : bool
-        Whether to replace an existing directory. It must contain only Parquet files.
+        Whether to replace an existing directory, which must only contain Parquet files.
 
     Raises
     ------
@@ -60,7 +60,7 @@ class ParquetTarget:
         self._refuse_foreign()
 
     def is_within(self, directory: str) -> bool:
-        """Return whether the target is a directory or is inside it."""
+        """Return whether the target is `directory` or is inside it."""
         return self._target.resolve().is_relative_to(Path(directory).resolve())
 
     def write(self, spark: SparkSession, data_dir: str, topic: str) -> None:
@@ -68,7 +68,7 @@ class ParquetTarget:
 
         Notes
         -----
-        The tasks write Parquet files themselves, since the JVM's writer is several times slower.
+        The tasks write Parquet files themselves, because the JVM's writer is several times slower.
         """
         reader = LogstoreDataSource({"path": data_dir, "topic": topic}).reader(KAFKA_SCHEMA)
         splits = reader.partitions()

@@ -1,10 +1,10 @@
 """First pass of the oracle: compare checksums by key, expected against actual.
 
-After a correct cleaning pass, each key has its survivor plus its records in the tail. One hash
+After a correct cleaning pass, each key has its survivor plus its records in the tail. A single hash
 aggregate over both sides computes checksums of the expected and the actual records of each key. It
-needs no join, and no sort if records compete by offset. If the checksums of any key differ,
+requires no join and, if records compete by offset, no sort. If the checksums of any key differ,
 `verify` compares the partition record by record, and only that comparison reports violations.
-Fingerprints have 64 bits; a checksum is their exclusive or.
+Fingerprints have 64 bits; a checksum is the exclusive or of fingerprints.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ _KEY = ["topic", "partition", "key"]
 _AT_WINNER = ("fingerprint", "winner", "horizon")
 _COUNTED = ("is_must", "is_there", "is_old", "is_front")
 
-# Bits of `seen`: facts about the key and the partition of a record.
+# Bits of `seen`: properties of the key and the partition of a record.
 _DOUBT, _EARLY, _DISPLACED, _OVERDUE, _NOT_OVERDUE, _INVALID_HORIZON = (
     1 << bit for bit in range(6)
 )
 
-# Bits of `winner`: facts about the winner.
+# Bits of `winner`: properties of the winner.
 _MAY, _MUST, _NEEDS_HORIZON = 1, 2, 4
 
 
 class PartitionSummary(NamedTuple):
-    """Result of the first pass for a partition.
+    """The result of the first pass for a partition.
 
     Attributes
     ----------
     before, after : int
         Number of records at or after the log start.
     doubtful : bool
-        Whether to compare the partition record by record.
+        Whether the partition must be compared record by record.
     gone_from_front : int
         Number of records below the log start.
     removed_early : bool
-        Whether some of these were too young to be removed.
+        Whether any of these records was too young to be removed.
     overdue : bool
-        Whether the tail may exceed the maximum compaction lag.
+        Whether the tail might exceed the maximum compaction lag.
     displaced : bool
-        Whether a record is not in offset order.
+        Whether any record is out of offset order.
     """
 
     before: int
@@ -127,11 +127,11 @@ def _summary(before: int, after: int, front: int, wrong: bool, seen: int) -> Par
 def _fingerprint(*, fates: bool, horizons: bool) -> Column:
     """Return a hash of everything in a record that must not change.
 
-    The horizon is included only in the tail, since a cleaning pass may set it elsewhere.
+    The horizon is only included in the tail, because a cleaning pass may set it elsewhere.
     """
     names = ["offset", "tombstone", "value_digest", "headers_digest", "micros", "type"]
     more = []
-    # Hashing skips nulls, which mean open transactions.
+    # Hashing skips nulls, which represent open transactions.
     if fates:
         more.append(F.coalesce(F.col("aborted").cast("int"), F.lit(2)))
     if horizons:
@@ -151,7 +151,7 @@ def _old(old: DataFrame, orders: Orders, *, fates: bool, horizons: bool) -> Data
         .withColumn("must", ~F.col("front") & F.coalesce(F.col("always") == REQUIRED, F.lit(False)))
     )
     front, tail, must, tombstone = (F.col(n) for n in ("front", "tail", "must", "tombstone"))
-    # Not below the log start, and not required: required records are in the checksum.
+    # Not below the log start and not required, because required records are in the checksum.
     free = ~front & F.col("always").isNull()
     expectation = winner_expectation()
     last = F.col("versioned") & (F.col("offset") == F.col("log_end") - 1)

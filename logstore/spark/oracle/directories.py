@@ -1,7 +1,7 @@
-"""Verify a data directory after cleaning against a copy from before.
+"""Verify a data directory after cleaning against a copy from before cleaning.
 
-The end of each cleaned range is read from the cleaner checkpoint after cleaning. Everything else
-follows from the records and the topic configs.
+The end of each cleaned range is read from the cleaner checkpoint after cleaning. Everything else is
+derived from the records and the topic configs.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class _Partition(NamedTuple):
         Offset range of the log. The end is exclusive.
     base_offset : int
         Base offset of the first segment. Retention sets the log start offset to it, while
-        delete-records may set any other.
+        delete-records may set any offset.
     first_dirty_offset : int or None
-        Entry in the cleaner checkpoint, if any.
+        Entry in the cleaner checkpoint, or None if there is none.
     config : LogConfig
         Effective configuration of the topic.
     adopted : bool
@@ -74,7 +74,7 @@ class _Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """The cleaning pass to verify, as the caller describes it."""
+    """The cleaning pass to verify, as described by the caller."""
 
     strategy: str | None
     header: str | None
@@ -89,7 +89,7 @@ class _Request:
         return self.now_ms is not None and not self.forced
 
     def rules(self, config: LogConfig) -> Rules:
-        """Return the rules of a topic. Values from the caller override its config."""
+        """Return the rules of a topic. Values given by the caller override the topic config."""
         strategy = self.strategy or config.compaction_strategy or OFFSET
         header = self.header or config.compaction_strategy_header.strip()
         if strategy == HEADER and not header and self.strategy is None:
@@ -129,27 +129,28 @@ def verify_directories(
     broker_config: Mapping[str, object] | BrokerConfig | None = None,
     examples: int = EXAMPLES,
 ) -> Verdict:
-    """Verify a data directory after cleaning against a copy from before.
+    """Verify a data directory after cleaning against a copy from before cleaning.
 
     Parameters
     ----------
     before, after : path or sequence of paths
         Data directory, or all data directories of a broker. Opened read-only.
     strategy, header, encoding : str, optional
-        Compaction strategy and version header. The default is the topic config in `after`, or in
-        `before` if only that has one.
+        Compaction strategy and version header. [default: the topic config in `after` or, if only
+        that has one, in `before`]
     topic, partition : str, int, optional
         Topic and partition to verify. [default: all]
     since_ms, now_ms : int, optional
-        Start times of the first and last cleaning pass, in Unix ms. With only `now_ms`, there was
-        one pass. With neither, tombstones without a delete horizon are accepted either way, those
-        with one must exist until the system clock reaches it, and lags are not checked.
+        Start times of the first and last cleaning pass, in Unix milliseconds. With only `now_ms`,
+        there was one pass. With neither, tombstones without a delete horizon are accepted either
+        way, tombstones with a horizon must exist until the system clock reaches it, and lags are
+        not checked.
     forced : bool
-        Whether the pass ignored compaction lags, so that they are not checked.
+        Whether the pass ignored compaction lags, in which case they are not checked.
     require_cleaned : bool
-        Whether a partition of a compacted topic that was never cleaned is a violation.
+        Whether it is a violation if a partition of a compacted topic was never cleaned.
     broker_config : mapping or BrokerConfig, optional
-        Topic defaults during the cleaning pass.
+        Topic defaults in effect during the cleaning pass.
     examples : int
         Maximum number of examples per kind of violation.
 
@@ -175,7 +176,8 @@ def verify_directories(
     expired tombstones. If the policy of a topic includes `delete`, retention and delete-records may
     have removed records below the log start of either side. These are only counted. However, if
     `now_ms` is given and only retention by age can have moved the log start (it is the base offset
-    of a segment, and `retention.bytes` is not set), none may be younger than `retention.ms`.
+    of a segment, and `retention.bytes` is not set), none of them may be younger than
+    `retention.ms`.
     """
     request = _Request(
         strategy=strategy,

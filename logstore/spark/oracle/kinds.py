@@ -1,4 +1,4 @@
-"""Classify violations by a record and the other records of its key."""
+"""Classification of violations by a record and the other records of its key."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _classify_invented(invented: DataFrame, old: DataFrame) -> DataFrame:
 def example(
     kind: str, topic: str, partition: int, offset: int | None, key: bytes | None = None
 ) -> dict[str, Any]:
-    """Return an example of a violation. Without an offset, it is about the whole partition.
+    """Return an example of a violation. Without an offset, it is about the entire partition.
 
     Keys that are not UTF-8 are in `key_base64` instead of `key`.
     """

@@ -21,7 +21,7 @@ RecordId = tuple[str, int, int]
 
 
 def records_out_of_order(frame: DataFrame, examples: int) -> tuple[int, list[RecordId]]:
-    """Count records with a lower offset than their predecessor in the partition.
+    """Count records whose offset is below the previous record's in the partition.
 
     Parameters
     ----------
@@ -31,10 +31,10 @@ def records_out_of_order(frame: DataFrame, examples: int) -> tuple[int, list[Rec
     Returns
     -------
     count, records : int, list of (topic, partition, offset)
-        First records found, at most one per Arrow batch and `examples` in total.
+        The first records found, at most one per Arrow batch and `examples` in total.
     """
     rows = frame.select("topic", "partition", "offset").mapInArrow(_runs, SCHEMA).collect()
-    rows.sort(key=lambda row: row["task"])  # a stable sort preserves the runs of a task
+    rows.sort(key=lambda row: row["task"])  # a stable sort preserves the runs within a task
     count = 0
     places: list[RecordId] = []
     last: dict[tuple[str, int], int] = {}

@@ -1,4 +1,4 @@
-"""Rows that the oracle compares, and the rules as column expressions."""
+"""The rows that the oracle compares, and the rules as column expressions."""
 
 from __future__ import annotations
 
@@ -128,14 +128,14 @@ def _limit(now_ms: int, age_ms: int | None) -> int | None:
 
 
 def _within_int64(number: int) -> int:
-    """Clamp a number to int64, since durations may be as large."""
+    """Clamp a number to int64, because durations can exceed it."""
     return max(-INT64_MAX, min(number, INT64_MAX))
 
 
 def old_rows(before: DataFrame, ranges: DataFrame, orders: Orders) -> DataFrame:
     """Return the records before cleaning, including those below the new log start.
 
-    Records that `scan_folded` omitted are represented by the `FOLDED` columns of another record.
+    Records omitted by `scan_folded` are represented by the `FOLDED` columns of another record.
     """
     aborted = _column(before, "aborted", F.lit(False))
     rows = _contents(
@@ -188,7 +188,7 @@ def _contents(
         headers = F.xxhash64(
             F.transform(
                 F.coalesce(F.col("headers"), F.array()),
-                # Hashing skips nulls, so hash a null flag too.
+                # Hashing skips nulls, so hash a null flag as well.
                 lambda each: F.struct(each["key"], each["value"].isNull(), each["value"]),
             )
         )
@@ -237,7 +237,7 @@ def order_column(orders: Orders) -> Column:
 
 
 def fixed_expectation(prefix: str = "") -> Column:
-    """Return required, optional or forbidden, or null if it depends on the winner of the key."""
+    """Return required, optional or forbidden, or null if this depends on the key's winner."""
 
     def col(name: str) -> Column:
         return F.col(prefix + name)
@@ -277,7 +277,8 @@ def superseded_expectation(prefix: str = "") -> Column:
 def young(prefix: str = "") -> Column:
     """Return whether a record is younger than the minimum compaction lag.
 
-    Excludes the section that was already clean, since earlier passes may have used another lag.
+    The section that was already clean is excluded, because earlier passes may have used a different
+    lag.
     """
     col = F.col
     dirty = col(f"{prefix}offset") >= F.coalesce(f"{prefix}dirty", F.lit(0))
@@ -293,7 +294,8 @@ def wrong_horizon(old: Column, new: Column, invalid: Column, needed: Column) -> 
     Parameters
     ----------
     invalid, needed : Column
-        Without an old horizon: `invalid_horizon` of the new one, and whether one is required.
+        For records without an old horizon: `invalid_horizon` of the new one, and whether a horizon
+        is required.
     """
     is_wrong = invalid | (new.isNull() & needed)
     return F.when(old.isNotNull(), ~old.eqNullSafe(new)).otherwise(is_wrong)
@@ -302,7 +304,7 @@ def wrong_horizon(old: Column, new: Column, invalid: Column, needed: Column) -> 
 def invalid_horizon(horizon: Column, prefix: str = "") -> Column:
     """Return whether no cleaning pass can have set this horizon.
 
-    A pass sets it to its start time plus `delete.retention.ms`.
+    A pass sets the horizon to its start time plus `delete.retention.ms`.
     """
     stamped = horizon.between(F.col(f"{prefix}stamp_from"), F.col(f"{prefix}stamp_to"))
     return horizon.isNotNull() & ~(_rewritten(prefix) & F.coalesce(stamped, F.lit(True)))
@@ -311,7 +313,7 @@ def invalid_horizon(horizon: Column, prefix: str = "") -> Column:
 def needs_horizon(tombstone: Column, prefix: str = "") -> Column:
     """Return whether a record in the cleaned range must have a horizon.
 
-    A tombstone must, unless the range was already clean and may not have been rewritten.
+    A tombstone must have one, unless its range was already clean and may not have been rewritten.
     """
     end, dirty = F.col(f"{prefix}end"), F.col(f"{prefix}dirty")
     return tombstone & F.coalesce(end > dirty, F.lit(True))

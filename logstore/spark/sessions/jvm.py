@@ -1,8 +1,8 @@
 """The JVM that this process starts for Spark, and why it died.
 
 PySpark has one JVM per process and does not notice when it dies: every later call fails with its
-own stack trace. The standard error of the JVM is forwarded, and its last output is retained so that
-an error can include the reason.
+own stack trace. The JVM's standard error is forwarded, and its last output is retained, so that an
+error can include the reason.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ def start_jvm(settings: Mapping[str, str]) -> None:
 
 
 def jvm_death(error: BaseException | None = None) -> SparkDiedError | None:
-    """Return an error if the JVM that this process started is dead, otherwise None.
+    """Return an error if the JVM started by this process is dead, otherwise None.
 
     Parameters
     ----------
     error : BaseException, optional
-        Error of a call to the JVM. If the connection broke, wait up to `DYING_SECONDS_MAX` for the
+        Error of a call to the JVM. If its connection broke, wait up to `DYING_SECONDS_MAX` for the
         JVM to exit.
     """
     process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)

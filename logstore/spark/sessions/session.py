@@ -97,9 +97,9 @@ def spark_session(
     Parameters
     ----------
     master : str, optional
-        Master URL. [default: the master of `spark-submit`, or else all local cores]
+        Master URL. [default: the master of `spark-submit` or, failing that, all local cores]
     driver_memory : str, optional
-        JVM heap, such as `2g`.
+        JVM heap size, such as `2g`.
     shuffle_partitions : int, optional
         Number of shuffle tasks. Spark's default of 200 is meant for clusters.
     progress : bool
@@ -116,7 +116,7 @@ def spark_session(
 
     Notes
     -----
-    JVM settings (memory, Java, logging) apply only if this call starts the JVM. Other settings also
+    JVM settings (memory, Java, logging) only apply if this call starts the JVM. Other settings also
     change an existing session.
     """
     settings = {
@@ -135,7 +135,7 @@ def spark_session(
     if master is not None:
         settings["spark.master"] = master
         if master.startswith("local"):
-            # Only this machine connects to the driver, and its host name may not resolve.
+            # Only this machine connects to the driver, and its host name might not resolve.
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
             settings.setdefault("spark.python.daemon.module", DAEMON)
     with _python_interrupts():
@@ -157,7 +157,7 @@ def stop_session(spark: SparkSession) -> None:
 
     Otherwise, Spark would log a stack trace for every task that loses its executor.
     """
-    # If the JVM died, the job's error says so (see `jvm`).
+    # If the JVM died, the job's error reports this (see `jvm`).
     with suppress(Py4JError, OSError):
         spark.sparkContext.setLogLevel("OFF")
         spark.stop()
@@ -188,10 +188,10 @@ def _java_home() -> Iterator[None]:
 
 @contextmanager
 def _python_interrupts() -> Iterator[None]:
-    """Keep Python's Ctrl-C handler, which PySpark would replace.
+    """Preserve Python's Ctrl-C handler, which PySpark would replace.
 
     PySpark's handler sends a cancel request over the connection on which the main thread awaits a
-    response. That breaks the connection and prints three stack traces. With Python's handler, a
+    response, which breaks the connection and prints three stack traces. With Python's handler, a
     `KeyboardInterrupt` propagates, and `stop_session` cancels the jobs over a new connection.
     """
     # py4j also logs the exceptions it raises, to its own loggers and the root logger.
@@ -215,7 +215,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 def _submitted_settings() -> dict[str, str]:
     """Return the settings of `spark-submit`, which override the defaults.
 
-    `spark-submit` starts the JVM first, so its log level can be lowered only afterwards.
+    `spark-submit` starts the JVM first, so its log level can only be lowered later.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
@@ -233,9 +233,9 @@ def _settings_of(driver_memory: str | None, shuffle_partitions: int | None) -> d
 
 
 def _set_worker_python(settings: dict[str, str]) -> None:
-    """Let workers and data source planners use this Python and find `logstore`.
+    """Make workers and data source planners use this Python and find `logstore`.
 
-    By default, Spark starts the `python3` in PATH, which may be another Python.
+    By default, Spark starts the `python3` in PATH, which may be a different Python.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -248,9 +248,9 @@ def _set_worker_python(settings: dict[str, str]) -> None:
 def _set_up_jvm(settings: dict[str, str]) -> None:
     """Set JVM options for logging (errors only, no duplicates), compiler and collector.
 
-    The caller's options come last, so they take precedence.
+    The caller's options come last and thus take precedence.
     """
-    # It prints the query context of exceptions as JSON.
+    # This logger prints the query context of exceptions as JSON.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     directory = Path(tempfile.mkdtemp(prefix="logstore-log4j-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -263,6 +263,6 @@ def _set_up_jvm(settings: dict[str, str]) -> None:
     ]
     if given := settings.get("spark.driver.extraJavaOptions"):
         options.append(given)
-    if not re.search(r"-XX:\+Use\w+GC\b", given or ""):  # the JVM rejects a second one
+    if not re.search(r"-XX:\+Use\w+GC\b", given or ""):  # the JVM rejects a second collector
         options.append(COLLECTOR)
     settings["spark.driver.extraJavaOptions"] = " ".join(options)

@@ -1,7 +1,7 @@
 """Operations on topics, partitions and the broker, with their equivalent command lines.
 
-A request that would delete readable records is answered with a description of the loss. The client
-repeats it with the returned confirmation to perform it.
+If a request would delete readable records, the response describes the loss. To perform the
+operation, the client repeats the request with the returned confirmation.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _perform(
     Parameters
     ----------
     command : str or None
-        Equivalent command line.
+        Equivalent command line, or None.
     do, rehearse : callable
         Perform the operation or a dry run. They return the JSON that the command line prints.
     loses : callable
@@ -77,7 +77,7 @@ def _perform(
     ask.context.check_writable()
     with ask.context.change_lock.hold():
         if loss := loses():
-            # A recreated topic has a new id.
+            # A re-created topic has a new id.
             ids = {part.topic: ask.broker.topic(part.topic).id for part in loss.parts}
             action = {"path": ask.address, "body": {**ask.body, "confirm": None}, "ids": ids}
             if token is None or not ask.context.change_lock.is_confirmed(token, action, loss):
@@ -162,7 +162,7 @@ def delete_topic(ask: Ask) -> object:
 
 
 def _lost_with(ask: Ask, topic_partition: TopicPartition) -> Loss:
-    """Return the loss of a whole partition, estimated from file sizes if it cannot be opened."""
+    """Return the loss of an entire partition, estimated from file sizes if it cannot be opened."""
     try:
         return lost_with([ask.broker.log(topic_partition)])
     except LogStoreError:
@@ -170,7 +170,7 @@ def _lost_with(ask: Ask, topic_partition: TopicPartition) -> Loss:
 
 
 def _lost_by_settings(ask: Ask, supposed: Supposition) -> Loss:
-    """Return what retention would delete under other settings, in all affected topics."""
+    """Return what retention would delete under the given settings, in all affected topics."""
     broker = ask.broker
     found = []
     for topic in supposed.configs:
@@ -236,7 +236,7 @@ def clean(ask: Ask) -> object:
         with ask.context.cleaning_lock.hold():
             report = broker.clean(tp.topic, tp.partition, dry_run=dry_run, **options)
         for each in report.not_cleaned:
-            # A real pass marks the partition.
+            # A real pass marks the partition uncleanable.
             if each.reason == "uncleanable" and cleaner_view(broker, tp).uncleanable is None:
                 ask.context.partitions.note_damage(tp, Damaged(each.text, None))
         return report.to_json()
@@ -268,7 +268,7 @@ def retain(ask: Ask) -> object:
         (decision,) = run(dry_run=True).decisions
         return lost_by_retention(broker.log(*tp), decision)
 
-    # The command needs --policy here: it deletes nothing under an assumed policy.
+    # The command needs --policy here, because it deletes nothing under an assumed policy.
     is_assumed = policy_assumption(broker.manager, tp.topic) is not None
     policy = to_text(broker.manager.catalog.config(tp.topic).cleanup_policy)
     options = [("--config", f"cleanup.policy={policy}")] if is_assumed else []

@@ -64,7 +64,7 @@ def cleaner(ask: Ask) -> dict[str, Any]:
 def _gauges_of_copy(ask: Ask) -> dict[str, Any]:
     """Compute the cleaner's gauges from the partitions measured so far.
 
-    A copied directory has no cleaner, so the real gauges would all be 0.
+    A copied directory has no cleaner, so the actual gauges would all be 0.
     """
     topics = [each for each in ask.broker.topics() if ask.allows("describe", "topic", each.name)]
     rows = ask.context.partitions.rows(topics)
@@ -87,12 +87,12 @@ def _limit(bytes_per_second: float) -> float | None:
 def _dirty_bytes(broker: Broker, topic_partition: TopicPartition) -> int | None:
     try:
         return cleanable_state(broker, broker.log(topic_partition)).cleanable_bytes
-    except LogStoreError:  # deleted meanwhile, or unreadable
+    except LogStoreError:  # deleted in the meantime, or unreadable
         return None
 
 
 def history(ask: Ask) -> dict[str, Any]:
-    """Return gauges over time and the last cleaning passes, for the broker or one partition."""
+    """Return gauges over time and the last cleaning passes, for the broker or a partition."""
     live = ask.context.live.history
     if "topic" not in ask.query:
         if "partition" in ask.query:

@@ -25,8 +25,8 @@ def clock(ask: Ask) -> dict[str, Any]:
 def move(ask: Ask) -> dict[str, Any]:
     """Advance a virtual clock to a time, by a duration, or to the next event.
 
-    Due events run on the way. After `MOVE_MS` of real time the request returns the time reached so
-    far, and the client repeats it to continue.
+    Events that become due are run. After `MOVE_MS` of real time, the response contains the time
+    reached so far, and the client repeats the request to continue.
     """
     ask.require("alter", "cluster")
     wanted = [name for name in ("to_ms", "by_ms", "next_event") if name in ask.body]
@@ -62,7 +62,7 @@ def _moved(ask: Ask, broker_clock: VirtualClock, to_ms: int) -> dict[str, Any]:
     steps = 0
     while broker_clock.step(until_ns):
         steps += 1
-        # Events may advance the clock too.
+        # Events may advance the clock as well.
         if broker_clock.now_ms() >= to_ms or machine.monotonic_ms() >= until_ms:
             break
     return _move_json(ask, broker_clock, to_ms, steps=steps)

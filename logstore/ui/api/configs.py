@@ -71,7 +71,7 @@ def _field(row: ConfigKey, found: ConfigValue, *, is_fixed: bool) -> dict[str, A
         "choices": _choices(row),
         "documentation": row.doc,
         "read_only": is_fixed,
-        # No known key is secret; passwords of clients are not broker configs.
+        # No known key is secret. Clients' passwords are not broker configs.
         "sensitive": row == unknown_broker_key(row.key),
         "layers": _layers(found.layers),
     }

@@ -60,7 +60,7 @@ def _group_json(places: Sequence[ErasurePlace]) -> dict[str, Any]:
 
 
 def _times(places: Sequence[ErasurePlace]) -> dict[str, int | None]:
-    """Return when all locations can be deleted; null if one is never deleted automatically."""
+    """Return when all locations can be deleted, or null if any is never deleted automatically."""
     return {
         "earliest_ms": _last(place.earliest_ms for place in places),
         "latest_ms": _last(place.latest_ms for place in places),

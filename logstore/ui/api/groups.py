@@ -25,7 +25,7 @@ def groups(ask: Ask) -> dict[str, Any]:
 
 
 def group(ask: Ask) -> dict[str, Any]:
-    """Describe a group. Offsets and assignments omit topics that the principal may not describe."""
+    """Describe a group. Omits topics that the principal may not describe."""
     may_describe = partial(ask.allows, "describe", "topic")
     group_id = ask.path["group"]
     ask.require("describe", "group", group_id)
@@ -35,7 +35,7 @@ def group(ask: Ask) -> dict[str, Any]:
     if described["group_state"] == GroupState.DEAD.value and not offsets:
         raise GroupIdNotFoundError(f"unknown group '{group_id}'")
     members = [_member(each) for each in described["members"]]
-    if "group_epoch" in described:  # in a classic group the members assign partitions
+    if "group_epoch" in described:  # in a classic group, the members assign partitions
         for member in members:
             visible = [each for each in member["assignment"] if may_describe(each["topic"])]
             member["assignment"] = visible

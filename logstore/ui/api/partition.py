@@ -30,7 +30,7 @@ TOP_KEYS_MAX = 1_000
 
 
 def partition(ask: Ask) -> dict[str, Any]:
-    """Describe a partition as `inspect --summary` does, and why it is cleaned or not."""
+    """Describe a partition as `inspect --summary` does, and why it is or is not cleaned."""
     tp = ask.topic_partition()
     broker = ask.broker
     summary = inspect_partition(broker, tp, sums=ask.context.strips.sums)
@@ -100,9 +100,9 @@ def segment_map(ask: Ask) -> dict[str, Any]:
 
 
 def explain(ask: Ask) -> dict[str, Any]:
-    """Explain why a partition is cleaned or not, as `explain` does."""
+    """Explain why a partition is or is not cleaned, as `explain` does."""
     key = ask.text("key").encode() if "key" in ask.query else None
-    # The history of a key reveals record contents.
+    # The history of a key reveals the contents of records.
     tp = ask.topic_partition("describe") if key is None else ask.topic_partition("describe", "read")
     with ask.context.cleaning_lock.hold():
         report = ask.broker.explain(tp, quick=ask.flag("quick"), key=key)
@@ -113,7 +113,7 @@ def explain(ask: Ask) -> dict[str, Any]:
 
 
 def tombstones(ask: Ask) -> dict[str, Any]:
-    """Count surviving tombstones, by the condition they wait for and by segment."""
+    """Count surviving tombstones by the condition that they await, and by segment."""
     tp = ask.topic_partition()
     broker, now_ms = ask.broker, ask.broker.clock.now_ms()
     view = PartitionView(broker, tp)
@@ -142,7 +142,7 @@ def tombstones(ask: Ask) -> dict[str, Any]:
 def stats(ask: Ask) -> dict[str, Any]:
     """Count records, keys and bytes, as `stats` does."""
     tp = ask.topic_partition("describe", "read")  # shows keys
-    with ask.context.cleaning_lock.hold():  # the verdict needs dry runs
+    with ask.context.cleaning_lock.hold():  # the verdict requires dry runs
         found = ask.broker.stats(tp, top=ask.number("top", 10, most=TOP_KEYS_MAX))
     ask.context.partitions.note_verdict(tp, found.verdict)
     return found.to_json()

@@ -43,7 +43,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
 def batches(ask: Ask) -> dict[str, Any]:
-    """List the batches of a segment with the field names of kafka-dump-log. Verifies CRCs."""
+    """List the batches of a segment with kafka-dump-log's field names. Verifies CRCs."""
     tp = ask.topic_partition("describe", "read")
     base = ask.place("base")
     first, count = ask.window(PAGE_MAX)
@@ -84,9 +84,9 @@ def batch_records(ask: Ask) -> dict[str, Any]:
 
 
 def records(ask: Ask) -> dict[str, Any]:
-    """List records in offset order, as `read` does, or only matching records.
+    """List records in offset order as `read` does, optionally only matching records.
 
-    A search may return fewer than `count` records, so that it does not read the whole log.
+    A search may return fewer than `count` records, because it does not read the entire log.
     """
     tp = ask.topic_partition("describe", "read")
     count = ask.number("count", 100, least=1, most=RECORDS_MAX)
@@ -128,7 +128,7 @@ def records(ask: Ask) -> dict[str, Any]:
 
 
 def _range(ask: Ask, log: Log) -> tuple[int, int | None]:
-    """Return the first offset, and the end offset if given."""
+    """Return the first offset, and the end offset or None."""
     start = log.log_start_offset
     if "from_timestamp" in ask.query:
         found = log.reader.offset_for_timestamp(ask.number("from_timestamp", 0))
@@ -161,7 +161,7 @@ def _conditions(ask: Ask) -> RecordFilter | None:
 
 
 def _text(record: ConsumerRecord, extra: dict[str, Any], field_bytes: int) -> str:
-    """Return a record as JSON; `cut` has the full sizes of a truncated key or value."""
+    """Return a record as JSON. `cut` contains the full size of a truncated key or value."""
     cut = {}
     key, value = record.key, record.value
     if field_bytes and key is not None and len(key) > field_bytes:
