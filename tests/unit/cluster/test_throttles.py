@@ -8,6 +8,7 @@ from logstore import Cluster, TopicPartition, VirtualClock
 from logstore.cluster.network import Network
 from logstore.cluster.requests import Completion
 from logstore.runtime import Runtime
+from tests.support.world.locks import HeldLock
 from tests.support.world.messages import exactly
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -114,8 +115,9 @@ class Delayed:
 
 
 def completion(runtime, delayed, timeout_ms=1000):
-    calls = []
-    Completion(runtime.scheduler, nullcontext(), delayed, lambda: calls.append(1), timeout_ms)
+    """Return the calls; each has the number of times that the lock had been acquired."""
+    calls, lock = [], HeldLock(nullcontext())
+    Completion(runtime.scheduler, lock, delayed, lambda: calls.append(lock.entered), timeout_ms)
     return calls
 
 

@@ -144,7 +144,7 @@ def test_committed_offsets_take_effect(group):
     assert group.offsets() == dict.fromkeys((0, 1), "UNSTABLE_OFFSET_COMMIT")
     group.reopen()
     assert group.offsets() == {0: 7, 1: 1}
-    assert group.markers() == ["COMMIT"]
+    assert markers(group.log) == [(3, 0, 0, "COMMIT", 0)]
 
 
 def test_a_copied_topic_is_left_alone_until_a_group_needs_it(group):
@@ -321,6 +321,17 @@ def test_another_open_transaction_is_aborted_only_where_offsets_are_written_agai
     group.reopen()
     assert group.state("y") == "CompleteAbort"
     assert group.offsets() == {0: 7}
+
+
+def test_another_open_transaction_stays_open_if_no_offsets_are_written_again(group):
+    group.init("y")
+    group.abort({0: 5})
+    group.send({0: 9})
+    group.send({1: 6}, "y")
+    group.reopen()
+    assert (group.state("x"), group.state("y")) == ("CompleteAbort", "Ongoing")
+    group.end("y")
+    assert group.offsets() == {1: 6}
 
 
 @pytest.mark.parametrize("commit", (True, False))

@@ -4,12 +4,19 @@ import json
 
 import pytest
 
-from logstore.coordinator.transactions.producer_ids import PRODUCER_IDS_FILE, ProducerIds
+from logstore import Broker
+from logstore.coordinator.transactions.producer_ids import (
+    PRODUCER_IDS_FILE,
+    ProducerIds,
+    largest_producer_id,
+)
 from logstore.errors import CorruptCheckpointError, KafkaStorageError, RequestError
 from logstore.runtime import Runtime, VirtualClock, make_dirs_durably
 from logstore.storage.checkpoint.atomic import read_bytes
 from logstore.testing import FaultyFileSystem
 from logstore.types import INT64_MAX
+from tests.support.world.builders import batch
+from tests.support.world.locks import HeldLock
 
 PATH = f"/data/{PRODUCER_IDS_FILE}"
 
@@ -33,7 +40,7 @@ def test_the_first_id_is_0_and_its_block_is_reserved_before_it_is_used(fs):
     ids = open_ids(fs)
     assert not fs.exists(PATH)
     assert ids.take() == 0
-    assert stored(fs) == {"version": 1, "next_producer_id": 1000}
+    assert read_bytes(fs, PATH) == b'{\n  "version": 1,\n  "next_producer_id": 1000\n}\n'
 
 
 def test_a_block_is_a_thousand_ids(fs):
@@ -69,49 +76,84 @@ def test_the_logs_count_even_with_a_file(fs):
     assert stored(fs)["next_producer_id"] == 6001
 
 
-def test_the_logs_are_read_once(fs):
+def test_the_logs_are_read_once_and_each_id_is_taken_with_the_lock(fs):
     asked = []
-    ids = ProducerIds(
-        fs, "/data", Runtime(VirtualClock(), fs).lock(), lambda: asked.append(1) or -1
-    )
+    lock = HeldLock(Runtime(VirtualClock(), fs).lock())
+    ids = ProducerIds(fs, "/data", lock, lambda: asked.append(lock.depth) or -1)
     for _ in range(2500):
         ids.take()
-    assert asked == [1]
+    assert (asked, lock.entered) == ([1], 2500)
 
 
+def test_the_largest_id_of_all_logs(monkeypatch, caplog):
+    """Including logs without producers, and without those that cannot be read."""
+    with Broker(clock=VirtualClock()) as broker:
+        broker.create_topic("t", 5)
+        assert largest_producer_id(broker.manager) == -1
+        for partition, ids in ((1, (3, 9, 5)), (2, (7,)), (4, (8,))):
+            for producer_id in ids:
+                data = batch(0, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+                broker.append_batches("t", data, partition=partition)
+        assert largest_producer_id(broker.manager) == 9
+        log = broker.manager.log
+
+        def fail(tp):
+            if tp.partition == 1:
+                raise KafkaStorageError("no disk")
+            return log(tp)
+
+        monkeypatch.setattr(broker.manager, "log", fail)
+        assert largest_producer_id(broker.manager) == 8
+        assert caplog.messages == ["t-1: cannot read its producer ids: no disk"]
+
+
+def write(fs, text):
+    if fs.exists(PATH):
+        fs.remove(PATH)
+    file = fs.open(PATH, create=True)
+    file.append([text.encode()])
+    file.close()
+
+
+NEXT = "next_producer_id"
 NO_JSON = "not a file of producer ids: "
 NO_ID = "next_producer_id is not a valid producer id"
 
 
 @pytest.mark.parametrize(
-    ("text", "message", "expected", "found"),
+    ("text", "message", "check", "expected", "found"),
     (
-        ("", NO_JSON, None, None),
-        ("{", NO_JSON, None, None),
-        ("[]", NO_JSON, None, None),
-        ('{"version": 1}', f"{NO_JSON}'next_producer_id'", None, None),
-        (
-            '{"version": 2, "next_producer_id": 0}',
-            "unknown version",
-            1,
-            2,
-        ),
-        ('{"version": 1, "next_producer_id": -1}', NO_ID, None, -1),
-        ('{"version": 1, "next_producer_id": true}', NO_ID, None, True),
-        ('{"version": 1, "next_producer_id": 9223372036854775808}', NO_ID, None, 2**63),
-        ("[" * 5000, NO_JSON, None, None),
+        ("", NO_JSON, "json", None, None),
+        ("{", NO_JSON, "json", None, None),
+        ("[]", NO_JSON, "json", None, None),
+        ('{"version": 1}', f"{NO_JSON}'next_producer_id'", "json", None, None),
+        ('{"version": 2, "next_producer_id": 0}', "unknown version", "version", 1, 2),
+        ('{"version": 1, "next_producer_id": -1}', NO_ID, NEXT, None, -1),
+        ('{"version": 1, "next_producer_id": true}', NO_ID, NEXT, None, True),
+        ('{"version": 1, "next_producer_id": 9223372036854775808}', NO_ID, NEXT, None, 2**63),
+        ("[" * 5000, NO_JSON, "json", None, None),
     ),
 )
-def test_a_malformed_file_is_refused_and_kept(fs, text, message, expected, found):
-    file = fs.open(PATH, create=True)
-    file.append([text.encode()])
-    file.close()
+def test_a_malformed_file_is_refused_and_kept(fs, text, message, check, expected, found):
+    write(fs, text)
     with pytest.raises(CorruptCheckpointError) as raised:
         open_ids(fs).take()
     assert raised.value.path == PATH
     assert str(raised.value).startswith(f"{PATH}: {message}")
-    assert (raised.value.expected, raised.value.found) == (expected, found)
+    assert (raised.value.check, raised.value.expected, raised.value.found) == (
+        check,
+        expected,
+        found,
+    )
     assert read_bytes(fs, PATH).decode() == text
+
+
+def test_the_smallest_and_the_largest_id_in_a_file(fs):
+    write(fs, '{"version": 1, "next_producer_id": 0}')
+    assert open_ids(fs).take() == 0
+    write(fs, f'{{"version": 1, "next_producer_id": {INT64_MAX}}}')
+    with pytest.raises(RequestError, match="all producer ids have been used"):
+        open_ids(fs).take()
 
 
 def test_an_id_that_cannot_be_reserved_is_not_returned(fs):
