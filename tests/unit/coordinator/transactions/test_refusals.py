@@ -25,6 +25,7 @@ from logstore.errors import (
     ProducerFencedError,
     UnknownTopicOrPartitionError,
 )
+from logstore.messages.types import WriteTxnMarkersRequest
 from logstore.names import TRANSACTION_STATE_TOPIC
 from logstore.storage.log import NewRecord
 from logstore.types import TopicPartition
@@ -286,6 +287,28 @@ def test_a_transaction_that_ended_or_began_meanwhile_is_not_aborted(bench, x):
     bench.clock.advance(ms=MINUTE_MS + 1)
     coordinator._abort("x")
     assert bench.state() == "CompleteAbort"
+
+
+def test_the_request_of_a_marker():
+    """With the partitions in order, by topic."""
+    kind = WriteTxnMarkersRequest
+    partitions = [TopicPartition("u", 2), T1, TopicPartition("s", 4), T0]
+    request = TransactionMarker(7, 2, 9, is_commit=True, version=V2).request(partitions)
+    assert request == kind(
+        markers=[
+            kind.WritableTxnMarker(
+                producer_id=7,
+                producer_epoch=2,
+                transaction_result=True,
+                topics=[
+                    kind.WritableTxnMarkerTopic(name=name, partition_indexes=numbers)
+                    for name, numbers in (("s", [4]), ("t", [0, 1]), ("u", [2]))
+                ],
+                coordinator_epoch=9,
+                transaction_version=2,
+            )
+        ]
+    )
 
 
 def test_markers_are_durable_when_they_are_written_and_refused_one_by_one(bench, x, caplog):
