@@ -14,7 +14,7 @@ from logstore.errors import (
     UnknownMemberIdError,
 )
 from logstore.messages import encode_versioned
-from logstore.messages.types import OffsetCommitValue
+from logstore.messages.types import GroupMetadataValue, OffsetCommitValue
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.storage.log import NewRecord
 from logstore.types import DAY_MS, TopicPartition
@@ -50,6 +50,11 @@ def tombstones(bench):
 # -- permissions -----------------------------------------------------------------------------
 
 
+def test_before_the_topic_exists_no_group_has_offsets(bench):
+    assert bench.groups.fetch("g", [T0, T1]) == dict.fromkeys((T0, T1), FetchedOffset(None))
+    assert bench.groups.fetch("g") == {}
+
+
 def test_a_consumer_with_assigned_partitions_commits_without_a_member(bench):
     assert bench.groups.commit("g", {T0: FIVE, T1: OffsetAndMetadata(6)}) == {T0: None, T1: None}
     assert bench.groups.committed("g") == {T0: FIVE, T1: OffsetAndMetadata(6)}
@@ -57,6 +62,10 @@ def test_a_consumer_with_assigned_partitions_commits_without_a_member(bench):
     assert bench.groups.describe("g").state == "Empty"
     bench.groups.commit("g", {T0: OffsetAndMetadata(7)})
     assert bench.groups.committed("g")[T0] == OffsetAndMetadata(7)
+    unknown = TopicPartition("no", 0)
+    assert bench.groups.fetch("h", [T0, unknown]) == dict.fromkeys(
+        (T0, unknown), FetchedOffset(None)
+    )
     bench.reopen()
     assert bench.groups.committed("g") == {T0: OffsetAndMetadata(7), T1: OffsetAndMetadata(6)}
 
@@ -332,6 +341,22 @@ def test_an_expiry_time_of_an_old_client_overrides_the_retention(bench, retained
     assert bench.groups.committed("g") == {}
 
 
+def test_a_copied_topic_is_not_changed_by_deletions_and_expiry(bench):
+    """Its broker may still be running."""
+    bench.groups.commit("g", {T0: FIVE, U0: FIVE})
+    bench.kill()
+    for name in bench.fs.list_dir("/data"):
+        if name.endswith(".json"):
+            bench.fs.remove(f"/data/{name}")
+    bench.open()
+    bench.broker.delete_topic("u")
+    bench.clock.advance(ms=2 * WEEK_MS)
+    assert bench.groups.remove_expired() == []
+    assert bench.groups._expiry._idle_ms() is None
+    assert bench.groups.committed("g") == {T0: FIVE, U0: FIVE}
+    assert tombstones(bench) == []
+
+
 def test_a_group_stays_while_a_member_id_is_pending(bench):
     """The group's last offset expires before the member joins with its id."""
     bench.groups.commit("g", {T0: FIVE})
@@ -389,15 +414,29 @@ def test_offsets_that_a_transaction_is_about_to_replace_stay(bench):
 
 
 def test_expiry_is_checked_at_kafka_s_interval():
-    """Either in a background task, or during calls of the coordinator."""
-    bench = GroupBench()
+    """Here during calls of the coordinator, and otherwise in a background task."""
+    bench = GroupBench(**{"offsets.retention.minutes": 1})
     bench.broker.create_topic("t")
+    for _ in range(3):
+        bench.groups.commit("g", {T0: FIVE})
+        bench.clock.advance(ms=CHECK_MS - 1)
+        assert bench.groups.committed("g") == {T0: FIVE}
+        bench.clock.advance(ms=1)
+        assert bench.groups.committed("g") == {}
+
+
+def test_offsets_of_a_group_without_the_time_of_its_state_expire_after_their_commit(bench):
+    """Kafka stores it since version 2 of the group's record."""
+    stored = GroupMetadataValue(protocol_type="consumer", generation=3)
+    log = bench.broker.log(bench.groups.partition_for("g"))
+    record = NewRecord(encode_group_key("g"), encode_versioned(stored, 1), bench.clock.now_ms())
+    log.writer.append_record(record)
     bench.groups.commit("g", {T0: FIVE})
-    bench.clock.advance(ms=WEEK_MS)
-    assert bench.groups.committed("g") == {}
-    bench.groups.commit("g", {T0: FIVE})
-    bench.clock.advance(ms=CHECK_MS - 1)
-    assert bench.groups.committed("g") == {T0: FIVE}
+    bench.reopen()
+    bench.clock.advance(ms=WEEK_MS - 1)
+    assert bench.groups.remove_expired() == []
+    bench.clock.advance(ms=1)
+    assert bench.groups.remove_expired() == ["g"]
 
 
 def test_the_coordinator_is_idle_until_the_first_offset_may_expire(bench):
@@ -603,13 +642,13 @@ def test_offsets_of_topics_without_subscribers_are_deleted(bench):
     member = bench.member(topics=("t",))
     settle(member)
     member.commit({T0: FIVE, U0: FIVE})
-    none = TopicPartition("none", 0)
-    deleted = bench.groups.delete_offsets("g", [T0, U0, none])
+    unknown = [TopicPartition("none", 0), TopicPartition("t", 4)]
+    deleted = bench.groups.delete_offsets("g", [T0, U0, *unknown])
     assert deleted.error is None
     assert deleted.partitions == {
         T0: "GROUP_SUBSCRIBED_TO_TOPIC",
         U0: None,
-        none: "UNKNOWN_TOPIC_OR_PARTITION",
+        **dict.fromkeys(unknown, "UNKNOWN_TOPIC_OR_PARTITION"),
     }
     assert set(bench.groups.committed("g")) == {T0}
     member.leave()
