@@ -440,11 +440,18 @@ def test_numbers_at_the_ends_of_their_ranges():
         ValueError, match=exactly(f"offset or leader epoch out of range: {refused}")
     ):
         to_offsets({T0: refused})
-    for number in (True, 5.0, None):
-        key, value = TopicPartition("t", number), OffsetAndMetadata(number)
+    for key in (
+        *(TopicPartition("t", each) for each in (True, 5.0, None)),
+        TopicPartition(b"t", 0),
+    ):
         message = f"a key of offsets must be a TopicPartition, not {key!r}"
         with pytest.raises(TypeError, match=exactly(message)):
             to_offsets({key: FIVE})
+    numbers = (True, 5.0, None)
+    for value in (
+        *(OffsetAndMetadata(each) for each in numbers),
+        *(OffsetAndMetadata(5, "", each) for each in numbers[:2]),
+    ):
         with pytest.raises(
             TypeError, match=exactly(f"expected an OffsetAndMetadata, not {value!r}")
         ):
