@@ -342,13 +342,13 @@ class Group:
         return votes.most_common(1)[0][0]
 
     def _candidates(self) -> set[str]:
-        known = [{name for name, _ in each.protocols} for each in self.members.values()]
-        return set.intersection(*known) if known else set()
+        known = ({name for name, _ in each.protocols} for each in self.members.values())
+        return set.intersection(*known)
 
     def _topics_of_members(self) -> frozenset[str] | None:
         if not self.members:
             return frozenset()
-        if not self.is_consumer_group or self.protocol_name is None:
+        if not self.is_consumer_group:
             return None
         try:
             return frozenset(

@@ -158,3 +158,36 @@ def test_the_high_watermark_stays_while_too_few_replicas_are_in_sync(cluster):
     assert (world.isr, world.known()[-1]) == ((0, 1), 2)
     world.fetch(3)
     assert (world.isr, world.known()[-1]) == ((0, 1), 3)
+
+
+def test_a_new_follower_does_not_delay_the_high_watermark(cluster):
+    world = World(cluster, ())
+    world.append()
+    cluster.reassign(T, replicas=(0, 1))
+    assert world.known() == (-LAG_MAX_MS - 1, -LAG_MAX_MS - 1, 0, (-1, -1), 1)
+    world.append()
+    assert world.known()[-1] == 2
+    world.fetch(2)
+    assert world.isr == (0, 1)
+
+
+def test_consumers_read_from_the_follower_with_the_longest_log_that_was_caught_up_last(cluster):
+    world = World(cluster, (1, 2))
+    preferred = world.leadership.preferred_follower
+    world.append(3)
+    world.fetch(3, 1)
+    world.fetch(2, replica=2)
+    cases = (((1, 2), 3), ((1, 2), 2), ((1, 2), 1), ((1, 2), 0), ((2,), 2), ((2,), 3), ((0, 3), 2))
+    assert [preferred(*each) for each in cases] == [1, 1, 1, 2, 2, -1, -1]
+    world.advance_to(10)
+    world.fetch(3, replica=2)
+    assert preferred((1, 2), 3) == 2, "the larger id"
+    cluster.disconnect({0}, {2})
+    world.advance_to(20)
+    world.append()
+    assert [world.known(each)[0] for each in (1, 2)] == [20, 10]
+    assert preferred((1, 2), 3) == 1
+    world.fetch(3)
+    world.advance_to(10 + LAG_MAX_MS + 1)
+    assert world.isr == (0, 1)
+    assert [preferred(each, 3) for each in ((1, 2), (2,), ())] == [1, -1, -1]

@@ -196,6 +196,10 @@ def test_subscriptions_and_assignments_are_the_clients_bytes():
     )  # fmt: skip
     assert decode_assignment(encode_assignment(assignment)) == assignment
     assert decode_assignment(b"") == Assignment(())
+    with_data = Assignment(assignment.partitions, b"data")
+    encoded = [encode_assignment(with_data, version) for version in (-1, 0, 1, 3, 4)]
+    assert [each[:2].hex() for each in encoded] == ["0000", "0000", "0001", "0003", "0003"]
+    assert [decode_assignment(each) for each in encoded] == [with_data] * 5
     for size in range(len(oldest)):
         with pytest.raises(InvalidRecordError):
             decode_subscription(oldest[:size])
@@ -209,6 +213,8 @@ def test_user_data_of_sticky_members_of_other_clients():
     wants = Subscription(("t",), data)
     assert owned_before(wants) == (tuple(tps("t0 u3")), 5)
     assert owned_before(wants._replace(user_data=data[:-4])) == (tuple(tps("t0 u3")), -1)
+    empty = bytes.fromhex("00000001" "000174" "00000000" "00000005")  # fmt: skip
+    assert owned_before(wants._replace(user_data=empty)) == ((), 5)
     both = wants._replace(owned_partitions=tuple(tps("t2")), generation_id=9)
     assert owned_before(both) == (tuple(tps("t2")), 9)
     for size in range(len(data) - 4):

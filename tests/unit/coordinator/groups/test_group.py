@@ -63,6 +63,14 @@ def test_a_group_is_loaded_from_its_record_and_stored_as_it_was():
     assert repr(group) == "<Group g: Stable, generation 3, 2 members>"
     group._check()
     assert group.to_record({"a": b"of a", "b": b"of b"}) == stored()
+    assert Group("new").to_record({}) == GroupMetadataValue(
+        protocol_type="",
+        generation=0,
+        protocol=None,
+        leader=None,
+        current_state_timestamp=-1,
+        members=[],
+    )
     assert [each.assignment for each in group.to_record({"b": b"other"}).members] == [b"", b"other"]
 
 
@@ -93,6 +101,8 @@ def test_groups_of_other_records(changes, expected):
         group.protocol_name,
         group.subscribed_topics,
     ) == expected
+    names = {name for each in group.members.values() for name, _ in each.protocols}
+    assert names == ({group.protocol_name or ""} if group.members else set())
 
 
 def test_a_record_of_version_0_has_one_timeout():
@@ -164,9 +174,11 @@ def test_the_next_generation_with_and_without_members():
     group = loaded()
     group.pending_sync.add("a")
     group.enter(PREPARING, 78)
+    for each in group.members.values():
+        each.protocols = (("other", U), *each.protocols)
     group.next_generation(79)
     assert (group.state, group.state_ms, group.generation_id, group.round) == (COMPLETING, 79, 4, 1)
-    assert (group.protocol_name, group.subscribed_topics) == ("range", {"t", "u"})
+    assert (group.protocol_name, group.subscribed_topics) == ("other", {"u"})
     assert group.pending_sync == set()
     group.enter(PREPARING, 80)
     group.remove("b")
@@ -176,6 +188,15 @@ def test_the_next_generation_with_and_without_members():
     group.next_generation(81)
     assert (group.state, group.state_ms, group.generation_id, group.round) == (EMPTY, 81, 5, 2)
     assert (group.protocol_name, group.subscribed_topics) == (None, frozenset())
+
+
+def test_a_group_whose_members_have_assignments_becomes_stable():
+    group = Group("g")
+    for name, data in (("a", T), ("b", U)):
+        group.add(Member(name, None, "", "", 1, 1, (("range", data),)), "other")
+    group.become_stable("consumer", 82)
+    assert (group.state, group.state_ms, group.protocol_type) == (STABLE, 82, "consumer")
+    assert (group.protocol_name, group.subscribed_topics) == ("range", {"t", "u"})
 
 
 # -- members ---------------------------------------------------------------------------------------
