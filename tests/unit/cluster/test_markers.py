@@ -261,10 +261,17 @@ def test_refused_markers_are_sent_again_at_a_constant_rate():
             owner.end()
         sent = []
         channel = cluster.replicas(COORDINATOR).markers
-        send = channel.send
-        channel.send = lambda *args: sent.append(args) or send(*args)
-        cluster.clock.advance(seconds=10)
-        assert 0 < len(sent) <= 3 * 11
+        send, started_ms = channel.send, cluster.clock.now_ms()
+
+        def record(target, request):
+            sent.append((cluster.clock.now_ms() - started_ms, request.markers[0].producer_id))
+            return send(target, request)
+
+        channel.send = record
+        cluster.clock.advance(ms=9_999)
+        ids = [owner.producer.producer_id for owner in owners]
+        backoff_ms = cluster.replicas(COORDINATOR).backoff_ms
+        assert sent == [(n * backoff_ms, each) for n in range(1, 10) for each in ids]
 
 
 # -- waits for replicas ----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from logstore import Broker, VirtualClock
 from logstore.coordinator.groups.cluster_topics import ClusterTopics, TopicInfo, TopicsFollower
 from logstore.coordinator.groups.topic_patterns import resolve_patterns
 from logstore.coordinator.host import CoordinatorHost
+from logstore.manager.topics.store import Topic
 from logstore.types import encode_topic_id
 
 IDS = [encode_topic_id(bytes([number] * 16)) for number in range(1, 6)]
@@ -92,6 +93,32 @@ def test_the_current_topics_are_read_again_after_a_change():
         broker.delete_topic("t")
         assert (current.current.version, current.current.created_version) == (2, 1)
         assert current.current.named("t") is None
+
+
+def test_topics_are_only_read_after_changes_and_need_an_id_and_partitions():
+    class Host:
+        topic_changes = 5
+        reads = 0
+
+        def topics(self):
+            self.reads += 1
+            return [
+                Topic("a", (), {}, id=IDS[0]),
+                Topic("b", (0, 2), {}, id=IDS[1]),
+                Topic("c", (0,), {}, id=None),
+            ]
+
+        def racks_of(self, name, numbers):
+            return [[name, str(number)] for number in numbers]
+
+    host = Host()
+    current = TopicsFollower(host)
+    for changes in (5, 5, 6):
+        host.topic_changes = changes
+        topics = current.current
+        assert list(topics.names()) == ["b"]
+    assert topics.named("b") == TopicInfo("b", IDS[1], (0, 2), [["b", "0"], ["b", "2"]])
+    assert host.reads == 2
 
 
 # -- patterns --------------------------------------------------------------------------------------
