@@ -385,8 +385,8 @@ class ClusterHost(CoordinatorHost):
         ]
         scheduler = self._members.runtime.scheduler
         self._members.purgatory.wait(sent, scheduler, timeout_ms=MARKER_TIMEOUT_MS)
-        if sent:
-            replicas.markers.give_up(*(each.number for each in sent))
+        for each in sent:
+            replicas.markers.give_up(each.number)
         errors: dict[TopicPartition, str | None] = {}
         for each in sent:
             errors |= (each.errors or {}).get(marker.producer_id, {})

@@ -151,6 +151,22 @@ def test_a_request_that_was_given_up_does_not_end_a_later_transaction():
         assert (owner.state, markers(cluster)) == ("Ongoing", 1)
 
 
+def test_a_request_that_took_too_long_is_given_up():
+    """It is sent again when the link is restored, which also removes the delay."""
+    with opened() as cluster:
+        owner = Owner(cluster)
+        owner.add()
+        cluster.slow(COORDINATOR, LEADER, 50_000)
+        started_ms = cluster.clock.now_ms()
+        owner.end()
+        assert (owner.state, cluster.clock.now_ms() - started_ms) == ("PrepareCommit", 30_000)
+        cluster.clock.advance(minutes=1)
+        assert (owner.state, markers(cluster)) == ("PrepareCommit", 0)
+        cluster.heal()
+        cluster.clock.advance(ms=1)
+        assert (owner.state, markers(cluster)) == ("CompleteCommit", 1)
+
+
 @pytest.mark.parametrize("version", (TransactionVersion.V0, TransactionVersion.V2))
 def test_a_coordinator_that_leads_again_writes_all_markers_of_a_later_transaction(version):
     """It lost its partition while an earlier transaction of the id had only one of two markers."""

@@ -420,6 +420,8 @@ def test_the_brokers_configuration_applies():
         broker.create_topic("t")
         with pytest.raises(InvalidTransactionTimeoutError):
             broker.coordinator.init_producer_id("x", 7001)
+        assert broker.coordinator.init_producer_id("x", 7000) == (0, 0)
+        assert broker.coordinator.init_producer_id("x", 1) == (0, 1)
         producer = broker.coordinator.init_producer_id("x", 4500)
         topic = broker.topic(TRANSACTION_STATE_TOPIC)
         assert topic.partitions == (0, 1, 2)
@@ -457,11 +459,21 @@ def test_an_id_expires_after_a_week_without_use(bench):
     assert bench.coordinator.init_producer_id("x", MINUTE_MS) == (1000, 0)
 
 
-def test_without_a_background_task_ids_expire_during_calls(bench):
-    bench.coordinator.init_producer_id("x", MINUTE_MS)
-    bench.clock.advance(days=7)
-    bench.coordinator.init_producer_id("y", MINUTE_MS)
-    assert list(bench.coordinator.transactions()) == ["y"]
+def test_without_a_background_task_ids_expire_during_calls_at_most_once_an_hour():
+    bench = Bench()
+    bench.reopen(transactional_id_expiration_ms=MINUTE_MS)
+
+    def after_a_call():
+        bench.coordinator.init_producer_id("y", MINUTE_MS)
+        return list(bench.coordinator.transactions())
+
+    for _ in range(3):
+        bench.coordinator.init_producer_id("x", MINUTE_MS)
+        bench.clock.advance(hours=1, ms=-1)
+        assert after_a_call() == ["x", "y"]
+        bench.clock.advance(ms=1)
+        assert after_a_call() == ["y"]
+    bench.broker.close()
 
 
 def test_in_the_background_ids_expire_hourly():
