@@ -64,9 +64,6 @@ class FollowerState:
         self.waiting: FetchRequest | None = None
         self.refused_epoch: int | None = None
 
-    def __repr__(self) -> str:
-        return f"FollowerState({self.replica}, [{self.log_start_offset}, {self.log_end_offset}))"
-
 
 class Leadership:
     """A leader during one leader epoch.

@@ -22,6 +22,7 @@ from logstore import (
     VirtualClock,
 )
 from logstore.cluster.requests import DelayedProduce, _not_leader
+from logstore.config.dynamic import Layer, own_layer
 from tests.unit.cluster.replicas import values
 
 USERS = TopicPartition("users", 0)
@@ -91,6 +92,44 @@ def test_deleted_records_are_removed_on_every_replica(cluster):
     assert results[USERS].error is None
     assert [cluster.brokers[b].log("users").log_start_offset for b in range(3)] == [3, 3, 3]
     assert cluster.low_watermark("users", 0) == 3
+
+
+def test_brokers_that_run_and_partitions_that_are_led():
+    config = {"default.replication.factor": 2}
+    with Cluster(clock=VirtualClock(), broker_config=config, seed=1) as cluster:
+        topic = cluster.create_topic("t", 3)
+        assert topic == cluster.controller.topic("t")
+        assert topic.replication_factor == 2
+        assert [each.replicas for each in topic.partitions] == [(0, 1), (1, 2), (2, 0)]
+        cluster.create_partitions("t", 3)
+        assert cluster.topics() == [topic], "as many as there were"
+        assert repr(cluster) == "Cluster(brokers 0, 1, 2)"
+        cluster.kill(1)
+        cluster.stop(2)
+        assert repr(cluster) == "Cluster(brokers 0, 1 (stopped), 2 (stopped))"
+        assert (list(cluster.brokers), cluster.broker_ids) == ([0], range(3))
+        partitions = [("t", number) for number in range(3)]
+        assert [cluster.leader(*each) for each in partitions] == [0, -1, 0]
+        assert [cluster.low_watermark(*each) for each in partitions] == [0, -1, 0]
+        broker = cluster.brokers[0]
+        for call, message in (
+            (lambda: cluster.replicas(1), "broker 1 is not running"),
+            (lambda: cluster.kill(2), "broker 2 is not running"),
+            (lambda: cluster.stop(1), "broker 1 is not running"),
+            (
+                lambda: cluster.alter_broker_configs({"log.retention.ms": "7"}, brokers=[0, 1]),
+                "broker 1 is not running",
+            ),
+        ):
+            assert refused(IllegalStateError, call) == message
+        assert own_layer(broker.broker_config, Layer.BROKER) == {}
+        for number in (-1, 3):
+            message = refused(InvalidConfigurationError, cluster.restart, number)
+            assert message == f"unknown broker {number}: broker ids are 0 to 2"
+        assert cluster.restart(0) is cluster.brokers[0] is not broker
+        cluster.close()
+        cluster.close()
+        assert refused(IllegalStateError, cluster.brokers[0].topics)
 
 
 # -- refusals ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from logstore.coordinator.transactions.state import (
     LAST_EPOCH,
     ProducerIdAndEpoch,
     TransactionState,
+    TransactionVersion,
     decode_key,
     decode_value,
 )
@@ -156,6 +157,15 @@ def test_a_transaction_goes_through_kafkas_states(bench, commit, name):
     for log in (bench.log("t", 0), bench.log("t", 1)):
         assert markers(log) == [(0, 0, 0, name.upper(), 0)]
     assert markers(bench.log("t", 2)) == []
+
+
+@pytest.mark.parametrize("version", (TransactionVersion.V0, TransactionVersion.V2))
+def test_partitions_are_durable_when_they_have_been_added(bench, version):
+    producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
+    for partitions in ([T0], [T1]):
+        bench.coordinator.add_partitions("x", producer, partitions, version)
+        log = bench.log(TRANSACTION_STATE_TOPIC)
+        assert log.recovery_point == log.log_end_offset
 
 
 def test_partitions_that_are_known_are_not_stored_again(bench):
