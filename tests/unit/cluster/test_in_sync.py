@@ -41,7 +41,7 @@ class World:
         )
 
     def known(self, follower=1):
-        """Return what the leader knows of a follower, and its high watermark."""
+        """Return the state of a follower as known to the leader, and the high watermark."""
         state = self.leadership.followers[follower]
         since_ms = state.behind_since_ms
         return (

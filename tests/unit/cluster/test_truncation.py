@@ -1,4 +1,4 @@
-"""What a follower does with a leader's answers: whole requests, and the ends of its log."""
+"""The requests and the log ends of a follower after each answer of its leader."""
 
 import pytest
 

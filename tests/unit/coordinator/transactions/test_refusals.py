@@ -199,9 +199,10 @@ def test_a_transaction_that_cannot_be_completed(bench, x, monkeypatch):
         refused(
             lambda: coordinator.add_partitions("x", x, [T0]),
             ConcurrentTransactionsError,
-            "the last transaction of 'x' is still in state PrepareAbort: not all of its partitions"
-            " are writable",
+            message := "the last transaction of 'x' is still in state PrepareAbort: not all of its"
+            " partitions are writable",
         )
+        refused(lambda: coordinator.open_partitions("x", x), ConcurrentTransactionsError, message)
     former = coordinator.describe("x")
     coordinator.complete_prepared()
     assert bench.state() == "CompleteAbort"

@@ -271,6 +271,24 @@ def test_a_refused_marker_follows_without_its_producer(background, commit):
     bench.broker.close()
 
 
+@pytest.mark.parametrize("commit", (True, False))
+def test_a_repeated_end_writes_the_missing_marker_at_once(commit, monkeypatch):
+    """The background task would do so within ten seconds."""
+    bench = Bench(background=True)
+    bench.broker.create_topic("t")
+    coordinator = bench.coordinator
+    producer = coordinator.init_producer_id("x", 60_000)
+    coordinator.add_partitions("x", producer, [TopicPartition("t", 0)])
+    with monkeypatch.context() as patched:
+        patched.setattr(coordinator._host, "write_markers", lambda _, tps: dict.fromkeys(tps, "X"))
+        coordinator.end_transaction("x", producer, commit=commit)
+        assert bench.state() == ("PrepareCommit" if commit else "PrepareAbort")
+    coordinator.end_transaction("x", producer, commit=commit)
+    assert bench.state() == ("CompleteCommit" if commit else "CompleteAbort")
+    assert len(markers(bench.log())) == 1
+    bench.broker.close()
+
+
 def test_a_transaction_ends_even_if_its_completion_is_not_stored():
     """The disk of the state topic fails after the decision and the markers."""
     disks = TwoDisks()
