@@ -270,7 +270,7 @@ class RecordAccumulator:
         )
 
     def send_all(self) -> None:
-        """Append all open batches, in the order in which they were opened."""
+        """Append all open batches in the order in which they were opened."""
         self._send(list(self._open.values()))
 
     def refuse_all(self, error: LogStoreError) -> None:

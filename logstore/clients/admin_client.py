@@ -122,7 +122,7 @@ class MemberToRemove(NamedTuple):
 class AdminClient:
     """A client that manages topics, configs, consumer groups and records.
 
-    Use `Broker.admin()` to create one.
+    Use `Broker.admin()` to create an admin client.
 
     Parameters
     ----------

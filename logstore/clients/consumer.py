@@ -122,8 +122,8 @@ class CommitFuture:
 class Consumer:
     """A client that consumes records from topics.
 
-    Use `Broker.consumer(*topics, **configs)` to create one. The configs have the names and defaults
-    of kafka-python; see `logstore.clients.consumer_config`.
+    Use `Broker.consumer(*topics, **configs)` to create a consumer. The configs have kafka-python's
+    names and defaults; see `logstore.clients.consumer_config`.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ class Consumer:
         }
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """Return the partition numbers of a topic, or an empty set if the topic does not exist."""
+        """Return a topic's partition numbers, or an empty set if the topic does not exist."""
         with suppress(UnknownTopicOrPartitionError):
             return set(self._manager.catalog.topic(topic).partitions)
         return set()

@@ -48,7 +48,7 @@ LEAVE_TIMEOUT_MS = 10_000
 
 
 class GroupRequests:
-    """Sends one client's requests to the coordinator of its group.
+    """Sends one client's requests to its group's coordinator.
 
     If the coordinator fails or moves in a cluster, a request either returns an error in
     `COORDINATOR_ERRORS` or gets no response; see `is_unanswered`.

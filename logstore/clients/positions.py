@@ -64,7 +64,7 @@ class Position:
     offset : int or None
         Offset of the next record, or None if it must be looked up.
     reset : str or None
-        `earliest` or `latest` after a seek to the beginning or the end, or None.
+        `earliest` or `latest` after a seek to the beginning or the end, or None after other seeks.
     is_paused : bool
     retry_ns : int
         Monotonic time of the next fetch after a retriable error.

@@ -61,9 +61,9 @@ class _Cluster:
 class Producer:
     """A client that publishes records to topics.
 
-    Use `Broker.producer(**configs)` to create one. A producer is idempotent by default, and
-    transactional if `transactional_id` is set. The configs have the names and defaults of
-    kafka-python; see `logstore.clients.producer_config`.
+    Use `Broker.producer(**configs)` to create a producer. It is idempotent by default, and
+    transactional if `transactional_id` is set. The configs have kafka-python's names and defaults;
+    see `logstore.clients.producer_config`.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ class Producer:
             self._accumulator.send_all()
 
     def partitions_for(self, topic: str) -> set[int]:
-        """Return the partition numbers of a topic.
+        """Return a topic's partition numbers.
 
         Raises
         ------

@@ -18,7 +18,7 @@ class DeleteRecordsResult(NamedTuple):
     error : str or None
         Kafka's error name, or None on success.
     message : str or None
-        Details of the error.
+        Details of the error, or None on success.
     """
 
     low_watermark: int
@@ -42,7 +42,7 @@ class AlterReplicaLogDirsResult(NamedTuple):
     error : str or None
         Kafka's error name, or None on success.
     message : str or None
-        Details of the error.
+        Details of the error, or None on success.
     """
 
     error: str | None = None

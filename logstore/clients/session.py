@@ -78,7 +78,7 @@ class ProducerSession:
     ----------
     state : SessionState
     error : LogStoreError or None
-        The cause of an error state, or None.
+        The cause of an error state, or None in other states.
 
     Notes
     -----
@@ -234,7 +234,7 @@ class ProducerSession:
         )
 
     def is_moving(self, error: LogStoreError) -> bool:
-        """Return whether the append may be retried because the coordinator is moving."""
+        """Return whether an append may be retried because the coordinator is moving."""
         return self._coordinator.is_moving(error)
 
     def advance(self, topic_partition: TopicPartition, records: int) -> None:

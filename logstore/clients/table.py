@@ -30,8 +30,8 @@ def latest_per_key(
 
     Notes
     -----
-    Memory holds one record per key, including tombstones, because an older version of a deleted
-    key may follow.
+    One record per key remains in memory, including tombstones, because an older version of a
+    deleted key may follow.
     """
     contest = Contest(Strategy.of(config))
     winners: dict[bytes, ConsumerRecord] = {}

@@ -291,7 +291,7 @@ class Cluster(Generic[ClockT]):
         return range(len(self._nodes))
 
     def replicas(self, broker: int) -> Replicas:
-        """Return the replicas of a broker.
+        """Return a broker's replicas.
 
         Raises
         ------
@@ -559,7 +559,7 @@ class Cluster(Generic[ClockT]):
         ------
         InvalidTopicError, TopicAlreadyExistsError, InvalidConfigurationError
         InvalidReplicationFactorError
-            There are not enough running brokers.
+            Too few brokers are running.
         """
         validate_topic_name(name)
         if partitions < 1:
@@ -666,7 +666,7 @@ class Cluster(Generic[ClockT]):
     def alter_group_configs(
         self, group_id: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
     ) -> None:
-        """Change the configs of a group (`logstore.config.group_keys`).
+        """Change a group's configs (`logstore.config.group_keys`).
 
         Raises
         ------

@@ -156,7 +156,7 @@ class Controller:
         Raises
         ------
         InvalidReplicationFactorError
-            There are not enough running brokers.
+            Too few brokers are running.
         """
         alive = self.alive
         if not 1 <= replication_factor <= len(alive):
@@ -339,7 +339,7 @@ class Controller:
             return self._change([replace(state, leader=to, leader_epoch=epoch, isr=isr)])
 
     def alter_isr(self, known: PartitionState, isr: Iterable[int]) -> PartitionState:
-        """Change the in-sync replicas at the request of the leader (Kafka's AlterPartition).
+        """Change the in-sync replicas at the leader's request (Kafka's AlterPartition).
 
         Parameters
         ----------

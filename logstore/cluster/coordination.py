@@ -102,7 +102,7 @@ class Members(CreatesTopics, Protocol):
 
 
 class ClusterHost(CoordinatorHost):
-    """A broker of a cluster, as seen by its coordinators.
+    """The coordinators' interface to a broker in a cluster.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ class ClusterHost(CoordinatorHost):
         return errors
 
     def retry_markers(self) -> None:
-        """After a change of links or leaders, resend markers that had no leader or no response."""
+        """Resend markers without a leader or a response, after links or leaders have changed."""
         with self._lock:
             self._changes += 1
             has_unwritten, self._has_unwritten = self._has_unwritten, False
@@ -438,7 +438,7 @@ class ClusterHost(CoordinatorHost):
                 logger.warning("prepared transactions cannot be completed: %s", error)
 
     def partitions_of(self, topic: str) -> Collection[int]:
-        """Return the partition numbers of a topic in the cluster."""
+        """Return a topic's partition numbers in the cluster."""
         return range(len(self._controller.topic(topic).partitions))
 
     def group_config(self, group_id: str) -> GroupConfig:
@@ -473,7 +473,7 @@ class ClusterHost(CoordinatorHost):
         return self._reachable(self._controller.state(TopicPartition(topic.name, number)).leader)
 
     def groups_of(self, coordinator: G, group_id: str) -> G:
-        """Return the coordinator of a group: the one on the leader of its partition."""
+        """Return the coordinator of a group, which runs on the leader of the group's partition."""
         topic = self.topic(GROUP_OFFSETS_TOPIC)
         if topic is None:
             return coordinator
@@ -489,7 +489,7 @@ class ClusterHost(CoordinatorHost):
         return [cast("G", broker.groups) for broker in self._members.brokers.values()]
 
     def transactions_of(self, coordinator: C, transactional_id: str | None, producer_id: int) -> C:
-        """Return the coordinator of a transaction: the one on the leader of its partition."""
+        """Return the coordinator of a transaction, which runs on the leader of its partition."""
         owner = self._owner_of(transactional_id, producer_id)
         return coordinator if owner is None else cast("C", owner)
 

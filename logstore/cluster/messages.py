@@ -23,8 +23,9 @@ class FetchRequest(NamedTuple):
     log_start_offset : int
         The log start offset of the follower (KIP-107).
     heard : (int, int) or None
-        The leader's high watermark and log start offset as last received in this epoch, or None. If
-        they are outdated, the leader responds immediately, even without records.
+        The leader's high watermark and log start offset as last received in this epoch, or None if
+        none were received. If they are outdated, the leader responds immediately, even without
+        records.
     """
 
     replica: int

@@ -253,13 +253,13 @@ class Replicas(Station):
         )
 
     def on_fetch_response(self, topic_partition: TopicPartition, answer: FetchResponse) -> None:
-        """Handle a response of the leader, if this broker is still a follower."""
+        """Handle a response from the leader if this broker is still a follower."""
         role = self._roles.get(topic_partition)
         if isinstance(role, Following):
             role.on_fetch_response(answer)
 
     def on_epoch_response(self, topic_partition: TopicPartition, answer: EpochResponse) -> None:
-        """Handle a response of the leader, if this broker is still a follower."""
+        """Handle a response from the leader if this broker is still a follower."""
         role = self._roles.get(topic_partition)
         if isinstance(role, Following):
             role.on_epoch_response(answer)

@@ -66,7 +66,7 @@ class DelayedProduce:
         )
 
     def is_done(self) -> bool:
-        """Return whether the append has completed. `error` is then None on success."""
+        """Return whether the append has completed, with an `error` or None on success."""
         try:
             leadership = self._replicas.leadership(self._topic_partition)
             high_watermark = leadership.log.high_watermark

@@ -40,10 +40,10 @@ class Receiver(Protocol):
         """Respond to a follower, with an error if this broker is not the leader."""
 
     def on_fetch_response(self, topic_partition: TopicPartition, answer: FetchResponse) -> None:
-        """Handle a response of the leader, if this broker is still a follower."""
+        """Handle a response from the leader if this broker is still a follower."""
 
     def on_epoch_response(self, topic_partition: TopicPartition, answer: EpochResponse) -> None:
-        """Handle a response of the leader, if this broker is still a follower."""
+        """Handle a response from the leader if this broker is still a follower."""
 
     def on_markers(self, source: int, number: int, request: WriteTxnMarkersRequest) -> None:
         """Write markers to partitions that this broker leads. Respond when they are replicated."""

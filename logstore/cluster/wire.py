@@ -226,7 +226,7 @@ class ClusterNode(Nodes):
         return dict(sorted({**self._listeners.addresses(), self._number: own}.items()))
 
     def rack(self, node_id: int) -> str | None:
-        """Return the rack of a broker, or None if it has none."""
+        """Return a broker's rack, or None if it has none."""
         return self._controller.racks.get(node_id)
 
     # -- topics --------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class ClusterNode(Nodes):
         return as_topic(self._controller.topic(name))
 
     def overrides(self, name: str) -> Mapping[str, str]:
-        """Return the config overrides of a topic."""
+        """Return a topic's config overrides."""
         return self._controller.topic(name).configs
 
     def create_topic(

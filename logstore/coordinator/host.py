@@ -38,7 +38,7 @@ Written = Mapping["Log", int]
 
 
 class CoordinatorHost:
-    """A single broker.
+    """The coordinators' interface to a single broker.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class CoordinatorHost:
     def when_replicated(
         self, written: Written, then: Callable[[LogStoreError | None], object]
     ) -> None:
-        """Call `then` when `await_replicated` would return, with its error or None."""
+        """Call `then` when `await_replicated` would return, with its error, or None on success."""
         then(None)
 
     def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int) -> None:
@@ -177,7 +177,7 @@ class CoordinatorHost:
         return ((rack,),) * len(partitions) if rack else ()
 
     def partitions_of(self, topic: str) -> Collection[int]:
-        """Return the partition numbers of a topic.
+        """Return a topic's partition numbers.
 
         Raises
         ------
@@ -227,7 +227,7 @@ class CoordinatorHost:
         Raises
         ------
         CoordinatorNotAvailableError
-            No broker is currently the coordinator of the group.
+            No broker is currently the group's coordinator.
         """
         return coordinator
 

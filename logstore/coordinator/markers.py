@@ -27,7 +27,7 @@ D = TypeVar("D")
 D_co = TypeVar("D_co", covariant=True)
 
 MarkerErrors = dict[int, dict[TopicPartition, str | None]]
-"""The error name of each partition, or None, by producer id."""
+"""The error name of each partition, or None on success, by producer id."""
 
 OUTDATED_ERRORS = ("INVALID_PRODUCER_EPOCH", "TRANSACTION_COORDINATOR_FENCED")
 """Errors from a log that knows a newer producer or coordinator: the transaction has ended there."""
@@ -97,7 +97,7 @@ def write_markers(
     Returns
     -------
     errors : dict
-        The error name of each partition, or None, by producer id.
+        The error name of each partition, or None on success, by producer id.
     delayed : dict
         Operations that await replication, by producer id and partition.
     """

@@ -161,7 +161,7 @@ class Compiled:
     line_fields: Mapping[int, list[tuple[int, str]]]
 
     def locate(self, error: BaseException) -> tuple[str, int | None]:
-        """Return the field at which a call failed, and the position for decoders or None."""
+        """Return the field at which a call failed, and the position (None for encoders)."""
         trace = error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code is self.call.__code__:

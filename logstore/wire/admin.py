@@ -558,7 +558,7 @@ _UNCLEAN = 1
 def elect_leaders(request: ElectLeadersRequest, session: Session) -> ElectLeadersResponse:
     """Elect the preferred replicas as leaders, or any live replica if the election is unclean.
 
-    A request for all partitions only returns those whose leader has changed or that failed.
+    A request for all partitions only returns partitions whose leader has changed, and errors.
     """
     if not session.allows("alter", "cluster"):
         return _elections_refused(request, session)
@@ -670,7 +670,7 @@ def _checked_move(
     if asked.replicas is not None:
         check_replicas(asked.replicas, nodes.registered)
         view = nodes.partition(tp)
-        # During a reassignment, the current factor is the one that it will lead to.
+        # During a reassignment, compare with the replication factor after it.
         before, after = len(set(view.replicas) - set(view.removing)), len(asked.replicas)
         if before != after and not may_change_factor:
             raise Refusal(

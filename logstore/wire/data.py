@@ -483,7 +483,7 @@ def _listed(
         return _unlisted(index, NONE)
     found = ListedPartition(partition_index=index, timestamp=listed.timestamp, offset=listed.offset)
     if session.version >= _LEADER_EPOCHS_FROM:
-        # The current leader epoch may not have any records yet.
+        # The current leader epoch might not have any records yet.
         is_silent = log.epochs.latest is None and target in _AT_THE_START
         found.leader_epoch = log.leader_epoch if is_silent else listed.leader_epoch
     return found

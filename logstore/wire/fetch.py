@@ -423,7 +423,7 @@ def _unread(partition: FetchRequest.FetchPartition, error_code: int) -> FetchedP
 
 
 def _diverging(log: Log, partition: FetchRequest.FetchPartition) -> FetchedPartition | None:
-    """Return the diverging epoch if a client has read past an epoch's end, or None (KIP-595)."""
+    """Return the diverging epoch if the client has read past the end of an epoch (KIP-595)."""
     end = log.epochs.end_offset_for(partition.last_fetched_epoch, log.log_end_offset)
     if end.epoch < 0:
         return _unread(partition, KAFKA_CODES["OFFSET_OUT_OF_RANGE"])

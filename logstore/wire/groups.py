@@ -109,7 +109,7 @@ def find_coordinator(request: FindCoordinatorRequest, session: Session) -> FindC
 
 
 def _coordinator(key: str, key_type: int, session: Session) -> tuple[str | None, int, str, int]:
-    """Return an error name or None, and the id, host and port of the coordinator."""
+    """Return an error name (None on success), and the coordinator's id, host and port."""
     nobody = -1, "", -1
     if key_type not in _KEY_TYPES:
         return "INVALID_REQUEST", *nobody
@@ -188,7 +188,7 @@ def _joined(result: JoinResult, version: int) -> JoinGroupResponse:
 
 @handles("SyncGroup")
 async def sync_group(request: SyncGroupRequest, session: Session) -> SyncGroupResponse:
-    """Return the assignment of a member. Respond when the group leader has sent assignments."""
+    """Return a member's assignment. Respond when the group leader has sent assignments."""
     service = session.service
     requires_protocol = session.version >= _REQUIRES_PROTOCOL_FROM
     if not session.allows("read", "group", request.group_id):
@@ -447,7 +447,7 @@ def _fetched(
     *,
     require_stable: bool,
 ) -> tuple[dict[TopicPartition, FetchedOffset], str | None]:
-    """Return the committed offsets of a group, and an error name or None.
+    """Return a group's committed offsets, and an error name (None on success).
 
     If `topics` is None, return all topics that the client may describe.
 

@@ -68,7 +68,7 @@ class Limits:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
-        """Return the limits according to the settings of a broker."""
+        """Return the limits according to a broker's settings."""
         return cls(
             frame_bytes=config.socket_request_max_bytes,
             frame_bytes_before_authentication=config.sasl_server_max_receive_size,

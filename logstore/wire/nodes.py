@@ -121,11 +121,11 @@ class Nodes:
         return self.node_id
 
     def addresses(self, own: Address) -> dict[int, Address]:
-        """Return the addresses of all running brokers, given the address of this broker."""
+        """Return the addresses of all running brokers, given this broker's address."""
         return {self.node_id: own}
 
     def rack(self, node_id: int) -> str | None:
-        """Return the rack of a broker, or None if it has none."""
+        """Return a broker's rack, or None if it has none."""
         return self.manager.broker_config.broker_rack or None
 
     # -- topics --------------------------------------------------------------------------
@@ -288,7 +288,7 @@ class Nodes:
         Raises
         ------
         FencedLeaderEpochError, UnknownLeaderEpochError
-            The client's epoch is older or newer than the epoch of this broker.
+            The client's epoch is older or newer than this broker's epoch.
         NotLeaderForPartitionError
             A different broker is the leader.
         """

@@ -1,4 +1,4 @@
-"""The session of a connection: the principal of the client and its permissions."""
+"""The session of a connection: the client's principal and its permissions."""
 
 from __future__ import annotations
 

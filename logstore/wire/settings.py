@@ -83,7 +83,7 @@ class ListenerSettings:
 
     @property
     def credentials(self) -> Credentials | None:
-        """The users and passwords, or None. Listeners with the same settings share them."""
+        """The users and passwords, or None without SASL. Listeners may share them."""
         assert self.sasl is None or isinstance(self.sasl, Credentials)
         return self.sasl
 

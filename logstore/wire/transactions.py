@@ -151,7 +151,7 @@ _OFFSETS_ADDED_FROM = 5
 _BUMPED_FROM = 5
 
 _Errors = Mapping[TopicPartition, str | None]
-"""The error name of each partition, or None."""
+"""The error name of each partition, or None on success."""
 
 
 @handles("AddPartitionsToTxn")
@@ -333,7 +333,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, session: Session) -> TxnO
 def _commit_offsets(
     request: TxnOffsetCommitRequest, session: Session, errors: dict[TopicPartition, str | None]
 ) -> None:
-    """Append the valid offsets. Add the error of each partition, or None, to `errors`."""
+    """Append the valid offsets. Set the error name of each partition, or None, in `errors`."""
     coordinator = session.service.transactions
     groups = coordinator.groups
     offsets = allowed_offsets(request.topics, session, errors)

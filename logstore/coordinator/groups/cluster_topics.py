@@ -110,7 +110,7 @@ class ClusterTopics:
     def hash_of(self, names: Iterable[str]) -> int:
         """Return a group's metadata hash: the signed 64-bit hash of its topics.
 
-        The hash is 0 if none of the topics exists.
+        The hash is 0 if no topic exists.
         """
         existing = sorted(name for name in names if name in self._by_name)
         if not existing:

@@ -1,6 +1,6 @@
 """Check, commit, fetch and delete committed offsets.
 
-This module uses only the state and the subscriptions of a group, so it works with both membership
+This module uses only a group's state and subscriptions, so it works with both membership
 protocols. The protocol decides whether a member is allowed to commit.
 """
 
@@ -34,7 +34,7 @@ class CommittedOffsets:
     store : GroupStore
     config : BrokerConfig
     partitions_of : callable
-        Returns the partition numbers of a topic, or raises `UnknownTopicOrPartitionError`.
+        Returns a topic's partition numbers, or raises `UnknownTopicOrPartitionError`.
     """
 
     def __init__(

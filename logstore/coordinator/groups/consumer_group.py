@@ -71,7 +71,7 @@ class Subscription(NamedTuple):
 
     @classmethod
     def of(cls, member: ConsumerMember) -> Subscription:
-        """Return the subscription of a member."""
+        """Return a member's subscription."""
         return cls(member.topics, member.regex or None)
 
 

@@ -209,7 +209,7 @@ class ConsumerMembership:
         return None
 
     def sync(self, group: ConsumerGroup, request: SyncRequest, on_done: SyncCallback) -> str | None:
-        """Reply with the assignment of a classic member. Return an error name, or None."""
+        """Reply with a classic member's assignment. Return an error name, or None on success."""
         try:
             member = migration.classic_member(
                 group, request.member_id, request.group_instance_id, request.generation_id
@@ -242,7 +242,7 @@ class ConsumerMembership:
         return None
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> list[str | None]:
-        """Remove members on a LeaveGroup request. Return an error name or None for each member."""
+        """Handle a LeaveGroup request. Return the error name of each member, or None on success."""
         errors: list[str | None] = []
         members: dict[str, ConsumerMember] = {}
         for member_id, instance_id in leaving:
@@ -383,7 +383,7 @@ class ConsumerMembership:
     # -- sessions and timeouts -------------------------------------------------------------
 
     def _touch(self, group: ConsumerGroup, member_id: str) -> None:
-        """Restart the session of a member."""
+        """Restart a member's session."""
         classic = group.members[member_id].classic
         timeout_ms = (
             self._settings_of(group.group_id).session_timeout_ms
@@ -408,7 +408,7 @@ class ConsumerMembership:
         if session is None or session.armed_ns != due_ns or group.state is GroupState.DEAD:
             return
         session.armed_ns = None
-        if member_id not in group.members:  # the static member has returned under another id
+        if member_id not in group.members:  # the static member has returned with a new member id
             del group.sessions[member_id]
         elif self._timers.now_ns() < session.deadline_ns:
             self._arm(group, member_id)

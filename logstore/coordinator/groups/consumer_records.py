@@ -1,7 +1,7 @@
 """The records of consumer groups in `__consumer_offsets` (KIP-848).
 
 A record consists of two messages: a key of type 3 to 8 or 16, and a value of version 0, or None
-for a tombstone. Only records change the state of a group. The same function applies them after a
+for a tombstone. Only records change a group's state. The same function applies them after a
 write and when a coordinator loads its partition. Kafka 4.1 replaced the partition metadata
 (type 4) with a hash in the group's record, so such records are deleted but never written.
 """
@@ -110,13 +110,13 @@ def decode(key: bytes, value: bytes) -> Record:
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """Return the record that contains the epoch of a group."""
+    """Return the record that contains a group's epoch."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return ConsumerGroupMetadataKey(group_id=group_id), value
 
 
 def no_group(group_id: str) -> Record:
-    """Return the tombstone of a group."""
+    """Return a group's tombstone."""
     return ConsumerGroupMetadataKey(group_id=group_id), None
 
 
@@ -146,7 +146,7 @@ def _regex_key(group_id: str, pattern: str) -> ConsumerGroupRegularExpressionKey
 
 
 def member(group_id: str, member: ConsumerMember) -> Record:
-    """Return the record that contains the subscription of a member."""
+    """Return the record that contains a member's subscription."""
     classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -197,7 +197,7 @@ def _current(
 
 
 def target_assignment(group_id: str, member_id: str, target: Target) -> Record:
-    """Return the record that contains the target assignment of a member.
+    """Return the record that contains a member's target assignment.
 
     The order of topics is preserved, because the uniform assignor depends on it.
     """
@@ -227,7 +227,7 @@ def no_target(group_id: str) -> Record:
 
 
 def no_member(group_id: str, member_id: str) -> list[Record]:
-    """Return the tombstones of a member, in the order that Kafka requires."""
+    """Return a member's tombstones, in the order that Kafka requires."""
     return [
         (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         (ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),

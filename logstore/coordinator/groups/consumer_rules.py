@@ -144,7 +144,7 @@ class Decision(NamedTuple):
 
 
 def check_request(request: ConsumerHeartbeat, settings: GroupSettings) -> None:
-    """Check the fields of a heartbeat that do not depend on the state of the group.
+    """Check the fields of a heartbeat that do not depend on the group's state.
 
     Raises
     ------
@@ -445,7 +445,7 @@ def _subscribers(group: ConsumerGroup, pattern: str) -> int:
 def _subscriptions_after(
     group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember
 ) -> set[Subscription]:
-    """Return the subscriptions of the group after a member is updated."""
+    """Return the group's subscriptions after a member is updated."""
     counts = group.subscriptions.copy()
     # a new member has no subscription, and `+counts` removes the negative count
     counts[Subscription.of(member)] -= 1

@@ -158,7 +158,7 @@ class GroupCoordinator:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether the coordinator of a group can move to another broker."""
+        """Whether a group's coordinator can move to another broker."""
         return self._host.is_replicated
 
     @property
@@ -288,7 +288,7 @@ class GroupCoordinator:
         return self._membership.join(group, request, on_done)
 
     def sync(self, request: SyncRequest, on_done: SyncCallback) -> None:
-        """Request the assignment of a member. The leader's request contains all assignments.
+        """Request a member's assignment. The leader's request contains all assignments.
 
         The callback is called once the leader has sent its request. Errors: UNKNOWN_MEMBER_ID,
         FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, INCONSISTENT_GROUP_PROTOCOL,
@@ -312,7 +312,7 @@ class GroupCoordinator:
         member_id: str,
         group_instance_id: str | None = None,
     ) -> str | None:
-        """Restart the session of a member. Return an error name, or None on success.
+        """Restart a member's session. Return an error name, or None on success.
 
         After REBALANCE_IN_PROGRESS, the member must rejoin. After UNKNOWN_MEMBER_ID or
         ILLEGAL_GENERATION, it must join as a new member. FENCED_INSTANCE_ID is fatal.
@@ -485,7 +485,7 @@ class GroupCoordinator:
                 self._offsets.check(tp, committed)
 
     def check_epoch(self, group_id: str, producer: tuple[int, int]) -> None:
-        """Check the epoch of a producer against the log, before asking its coordinator.
+        """Check a producer's epoch against the log, before asking its coordinator.
 
         Raises
         ------
@@ -579,7 +579,7 @@ class GroupCoordinator:
             return None
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of a group, including offsets of committed transactions.
+        """Return a group's committed offsets, including offsets of committed transactions.
 
         A transaction's offsets are committed when its marker is written, even if an older
         transaction of a different group is still open.
@@ -595,7 +595,7 @@ class GroupCoordinator:
         return {tp: each.committed for tp, each in fetched.items() if each.committed is not None}
 
     def of(self, group_id: str, *, creates: bool = False) -> GroupCoordinator:
-        """Return the coordinator of a group. On a single broker, this is always this object.
+        """Return a group's coordinator. On a single broker, this is always this object.
 
         Parameters
         ----------
@@ -605,7 +605,7 @@ class GroupCoordinator:
         Raises
         ------
         CoordinatorNotAvailableError
-            No broker is currently the coordinator of the group.
+            No broker is currently the group's coordinator.
         """
         if creates and self._host.is_replicated:
             self.ensure_stored()
@@ -805,7 +805,7 @@ class GroupCoordinator:
 
     @property
     def own_scheduler(self) -> Scheduler | None:
-        """The scheduler that the coordinator created for its timers, or None if it created none."""
+        """The scheduler that the coordinator created for its timers, or None if it did not."""
         return self._timers.own_scheduler
 
     def use_system_clock(self) -> None:

@@ -149,9 +149,9 @@ class OffsetExpiry:
     def _delete_removed(self) -> None:
         """Delete the offsets of deleted partitions, and empty groups without offsets.
 
-        If a group had no coordinator when the partition was deleted, this is repeated when this
-        broker takes over the group. Later commits are valid, because they are for a topic that was
-        created again.
+        If a group had no coordinator when the partition was deleted, the deletion is repeated when
+        this broker takes over the group. Commits since then are valid, because they are for a topic
+        that was created again.
         """
         is_new = bool(self._removed)
         while self._removed:

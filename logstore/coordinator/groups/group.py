@@ -74,7 +74,7 @@ class Member:
     Attributes
     ----------
     is_new : bool
-        Whether the first rebalance of the member is still in progress.
+        Whether the member's first rebalance is still in progress.
     on_join, on_sync : callable or None
         Callback of the waiting join or sync, or None if the member is not waiting.
     deadline_ns : int
@@ -362,7 +362,7 @@ class Group:
     # -- results ---------------------------------------------------------------------------
 
     def join_result(self, member: Member) -> JoinResult:
-        """Return the join result of a member in the current generation."""
+        """Return a member's join result in the current generation."""
         members = self.members.values() if member.member_id == self.leader else ()
         return JoinResult(
             member.member_id,
@@ -380,7 +380,7 @@ class Group:
         )
 
     def describe(self) -> GroupDescription:
-        """Return the description of the group for admin clients."""
+        """Describe the group for admin clients."""
         is_stable = self.state is GroupState.STABLE
         return GroupDescription(
             self.group_id,

@@ -95,7 +95,7 @@ class ClassicMembership:
         return error
 
     def sync(self, group: Group, request: SyncRequest, on_done: SyncCallback) -> str | None:
-        """Reply to a sync now or when assignments arrive. Return an error name, or None."""
+        """Reply to a sync now or when assignments arrive, or return an error name."""
         member_id = request.member_id
         error = group.check_member(member_id, request.group_instance_id, request.generation_id)
         if error is not None:
@@ -123,7 +123,7 @@ class ClassicMembership:
     def heartbeat(
         self, group: Group, generation_id: int, member_id: str, group_instance_id: str | None
     ) -> str | None:
-        """Restart the session of a member. Return an error name, or None on success."""
+        """Restart a member's session. Return an error name, or None on success."""
         error = group.check_member(member_id, group_instance_id, generation_id)
         if error is not None:
             return error
@@ -133,7 +133,7 @@ class ClassicMembership:
     def check_commit(self, group: Group, sender: ConsumerGroupMetadata) -> str | None:
         """Restart the session of a member that commits offsets.
 
-        Return an error name if the member is not allowed to commit, or None.
+        Return an error name if the member is not allowed to commit, or None if it is.
         """
         if sender.generation_id < 0 and group.state is EMPTY:
             # The commit is from an admin client, or from a consumer with manually assigned
@@ -205,7 +205,7 @@ class ClassicMembership:
     # -- sessions --------------------------------------------------------------------------
 
     def _touch(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
-        """Restart the session of a member."""
+        """Restart a member's session."""
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         member.deadline_ns = self._timers.now_ns() + timeout_ms * 1_000_000
         self._arm(group, member)
@@ -396,7 +396,7 @@ class ClassicMembership:
             self._try_complete_join(group)
 
     def _wait_for_first(self, group: Group, delay_ms: int, left_ms: int) -> None:
-        """Delay the first rebalance of a group. Each new member extends the delay."""
+        """Delay a group's first rebalance. Each new member extends the delay."""
 
         def over(group: Group) -> None:
             if group.has_new_member and left_ms > 0:
@@ -506,7 +506,7 @@ class ClassicMembership:
     # -- replies ---------------------------------------------------------------------------
 
     def _reply_join(self, member: Member, result: JoinResult) -> None:
-        """Respond to the join of a member if it is waiting."""
+        """Respond to a member's join if the member is waiting."""
         if member.on_join is not None:
             self._reply(member.on_join, result)
             member.on_join = None

@@ -207,7 +207,7 @@ class GroupRegistry:
 
 
 def _deletion(group: AnyGroup) -> list[Entry]:
-    """Return the tombstones of a group."""
+    """Return a group's tombstones."""
     if isinstance(group, ConsumerGroup):
         return [consumer_records.encode(record) for record in group.deletion()]
     # Generation 0 is never stored.

@@ -63,7 +63,7 @@ class JoinRequest(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member in the join result of the leader, with its metadata for the selected protocol."""
+    """A member in the leader's join result, with its metadata for the selected protocol."""
 
     member_id: str
     group_instance_id: str | None
@@ -91,7 +91,7 @@ JoinCallback = Callable[[JoinResult], object]
 
 
 class SyncRequest(NamedTuple):
-    """A request for the assignment of a member.
+    """A request for a member's assignment.
 
     The leader's request contains all assignments.
     """
@@ -106,7 +106,7 @@ class SyncRequest(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """The result of a sync, with the assignment of the member."""
+    """The result of a sync, with the member's assignment."""
 
     error: str | None = None
     protocol_type: str | None = None

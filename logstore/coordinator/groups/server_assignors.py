@@ -172,7 +172,7 @@ def _assign_same(group: AssignedGroup) -> Targets:
                     free.append((topic_id, number))
                 room = 0
         if room > 0 and takes_extra and len(member_ids) - position > extras:
-            # Leave the extra partition to a later member that already has an extra partition.
+            # Leave the extra partition to a later member, which may already have it.
             room -= 1
             takes_extra = False
         if room > 0:

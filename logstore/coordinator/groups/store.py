@@ -111,7 +111,7 @@ class OffsetsPartition:
         self._changed: dict[str, None] = {}
 
     def is_of(self, log: Log, epoch: int) -> bool:
-        """Return whether the contents are valid for a log, which has not been truncated since."""
+        """Return whether the contents are valid for a log in an epoch, with no truncation since."""
         is_same = log is self.log and epoch == self.epoch
         return is_same and log.generation == self._generation
 
@@ -138,13 +138,13 @@ class OffsetsPartition:
 
     def apply_appended(self, first_offset: int, entries: Sequence[Entry], producer_id: int) -> None:
         """Apply records that have just been appended at an offset."""
-        if first_offset == self.next_offset:  # otherwise they are read later, in order
+        if first_offset == self.next_offset:  # if not, `follow` reads them later, in order
             for number, (key, value) in enumerate(entries):
                 self._apply(first_offset + number, key, value, producer_id)
             self.next_offset = first_offset + len(entries)
 
     def offsets_of(self, group_id: str) -> dict[TopicPartition, StoredOffset]:
-        """Return the committed offsets of a group, ordered by partition.
+        """Return a group's committed offsets, ordered by partition.
 
         Raises
         ------
@@ -436,7 +436,7 @@ class GroupStore:
         return self._try_save(lambda: self.write_group(group.group_id, stored))
 
     def save_records(self, group_id: str, records: Iterable[GroupRecord]) -> str | None:
-        """Write a group's records as one batch. Return the client's error name, or None."""
+        """Write a group's records as one batch. Return the client's error name if it fails."""
         return self._try_save(
             lambda: self.write(group_id, [consumer_records.encode(each) for each in records])
         )

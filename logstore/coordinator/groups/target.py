@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def compute_target(
     group: ConsumerGroup, updated: ConsumerMember, topics: ClusterTopics, assignor: str
 ) -> Targets:
-    """Return the target assignment of a group after a member was added or updated.
+    """Return a group's target assignment after a member was added or updated.
 
     The member replaces a static member with the same instance id, and starts with its target.
     """

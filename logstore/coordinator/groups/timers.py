@@ -43,7 +43,7 @@ class GroupTimers:
 
     @property
     def scheduler(self) -> Scheduler:
-        """The runtime's scheduler if it is started, or the coordinator's, which is then started."""
+        """The runtime's scheduler if that is started, or a scheduler of the coordinator."""
         if self._scheduler is None:
             if self._runtime.scheduler.is_started:
                 self._scheduler = self._runtime.scheduler

@@ -406,7 +406,7 @@ class TransactionCoordinator:
         commit: bool,
         version: TransactionVersion = TransactionVersion.V0,
     ) -> ProducerIdAndEpoch:
-        """Commit or abort the transaction of a producer.
+        """Commit or abort a producer's transaction.
 
         When this method returns, the outcome is final. A marker that cannot be written, for example
         because a disk failed, is written later. Until then, the producer cannot begin a new
@@ -728,13 +728,16 @@ class TransactionCoordinator:
             return stored
 
     def _take_over(self) -> StoredTransactions:
-        """Load the stored states. On the first call, a single broker completes prepared ones."""
+        """Load the stored states.
+
+        On a single broker, the first call also completes prepared transactions.
+        """
         with self._lock:
             stored = self._load()
             if not self._active:
                 self._log.ensure_stored()
                 self._active = True
-                if not self._host.is_replicated:  # otherwise, `ClusterHost` calls `take_over`
+                if not self._host.is_replicated:  # in a cluster, `ClusterHost` calls `take_over`
                     self.settle_pending_offsets()
                     self.complete_prepared()
                 stored = self._load()
@@ -899,7 +902,7 @@ class TransactionCoordinator:
                 # Another leader may have completed the transaction and begun the next one.
                 raise ConcurrentTransactionsError(f"the state of '{transactional_id}' has changed")
             missing = metadata.partitions - self._with_marker.get(transactional_id, set())
-        # The decision of an earlier leader may not have been replicated yet.
+        # The decision of an earlier leader might not have been replicated yet.
         self._await_newest(transactional_id)
         written = self._write_markers(metadata, epoch, missing)
         with self._lock:

@@ -86,7 +86,7 @@ class History:
         return self._newest.get(producer_id)
 
     def prepared(self, producer_id: int, topic_partition: TopicPartition) -> Outcome | None:
-        """Return the outcome whose marker the coordinator will write to a partition, if any."""
+        """Return the outcome of a prepared transaction in a partition, or None if none exists."""
         newest = self._newest.get(producer_id)
         if newest is None or topic_partition not in newest.partitions:
             return None
