@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from logstore.cli.demo import kafka as demo_kafka
 from logstore.cli.demo import presenter as demo_presenter
 from logstore.cli.demo.accounts import Accounts
+from logstore.cli.demo.story import TOPIC, Story
 from logstore.cli.demo.verify import expected_offsets
 from logstore.cli.main import main
 from logstore.types import DAY_MS
@@ -409,3 +410,59 @@ def test_expected_offsets_are_the_definition_of_compaction() -> None:
     assert expected_offsets(accounts, 5, with_tombstones=True).tolist() == [2, 3, 4, 5, 6, 7]
     assert expected_offsets(accounts, 5, with_tombstones=False).tolist() == [2, 3, 5, 6, 7]
     assert expected_offsets(accounts, 8, with_tombstones=False).tolist() == [5, 7]
+
+
+# -- its story -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def story() -> Iterator[Story]:
+    story = Story.begin(None, Accounts(10_000, 3, DAY_MS), 3)
+    yield story
+    story.close()
+
+
+def test_a_story_reports_what_it_writes_and_reads(story: Story) -> None:
+    steps: list[tuple[str, int, int | None]] = []
+    history, closing = story.accounts.history, story.accounts.closing
+    first = story.write(history, lambda *step: steps.append(step))
+    second = story.write(closing, lambda *step: steps.append(step))
+    headers = [
+        each.header for segment in story.broker.log(TOPIC).segments for each in segment.batches()
+    ]
+    expected = []
+    for chapter in (history, closing):
+        size = 0
+        for each in headers:
+            if chapter.start <= each.base_offset < chapter.stop:
+                size += each.size_bytes
+                records = each.last_offset + 1 - chapter.start
+                expected.append(("writing", size, size * chapter.records // records))
+    assert steps == expected
+    total = first + second
+    assert total == (closing.stop, story.inspect().size_bytes, len(headers), total.seconds)
+    assert 0 < first.seconds < total.seconds
+    assert story.day == 7.5
+    steps.clear()
+    [run] = story.clean_when_due(lambda *step: steps.append(step))
+    assert (run.day, run.why, run.stats is None) == (
+        8,
+        "the dirty ratio is 1.00, but the oldest dirty record is 7 d 8 h old",
+        False,
+    )
+    assert list(dict.fromkeys(task for task, _, _ in steps)) == ["reading keys", "compacting"]
+    assert all(0 <= done <= (total or 0) for _, done, total in steps)
+
+
+def test_a_story_ends_if_its_topic_is_not_cleaned(story: Story) -> None:
+    story.write(story.accounts.history)
+    story.broker.alter_configs(
+        TOPIC, {"min.compaction.lag.ms": "99d", "max.compaction.lag.ms": "99d"}
+    )
+    with pytest.raises(RuntimeError) as raised:
+        story.clean_when_due()
+    assert str(raised.value) == (
+        "the topic was not cleaned by day 15: data from offset 0 on is younger than"
+        " min.compaction.lag.ms 99d"
+    )
+    assert story.day == 15

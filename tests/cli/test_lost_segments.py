@@ -121,3 +121,18 @@ def test_a_lost_segment_of_another_policy_stays_a_gap(run, folder):
     assert ("offset_gap", 160, "warning") in [
         (each["check"], each["offset"], each["severity"]) for each in findings
     ]
+
+
+def test_several_losses_are_one_note_in_a_table_and_one_each_in_a_verdict(run, folder):
+    with Broker(folder.parent, clock=VirtualClock()) as broker:
+        fill(broker, segments=2)
+    for base in (120, 200):
+        lose(folder, base)
+    verdict = run("inspect", "users", *NOW, "--format", "json", code=None).json["verdict"]
+    first, second = (note["text"] for note in verdict["notes"])
+    assert "120..159" in first
+    assert "200..239" in second
+    table = " ".join(run("inspect", "--summary", *NOW, code=None).stdout.split())
+    assert table.count(f" note: users-0: {first}; {second}") == table.count("note:") == 1
+    explained = " ".join(run("explain", "users", *NOW, code=None).stdout.split())
+    assert f" note: {first} note: {second} helps: " in explained

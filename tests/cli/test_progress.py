@@ -101,6 +101,11 @@ def test_the_last_finished_tasks_stay(shown):
     assert shown[0].unit == "partitions"
 
 
+def test_items_are_not_counted_among_their_results(shown):
+    assert [*watched(["t-0", "t-1"], "reading", with_output=True)] == ["t-0", "t-1"]
+    assert shown == []
+
+
 @pytest.mark.parametrize("count", (0, 1, 3))
 def test_several_items_are_counted_as_they_are_taken(shown, count):
     items = [f"t-{number}" for number in range(count)]

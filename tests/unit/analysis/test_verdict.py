@@ -30,8 +30,9 @@ NOW_MS = 1_704_067_200_000
 
 
 def broker_with(**configs: str) -> Broker[VirtualClock]:
-    broker = Broker(clock=VirtualClock())
     settings = {name.replace("_", "."): value for name, value in configs.items()}
+    of_broker = {name: settings.pop(name) for name in [*settings] if name.startswith("log.")}
+    broker = Broker(clock=VirtualClock(), broker_config=of_broker)
     broker.create_topic("t", configs={"cleanup.policy": "compact"} | settings)
     return broker
 
@@ -357,6 +358,12 @@ def unclean(broker: Broker[VirtualClock]) -> None:
     broker.clock.advance(hours=2)
 
 
+def damaged_header(broker: Broker[VirtualClock]) -> None:
+    expired(broker)
+    segment = broker.log(*TP).segments.first
+    broker.runtime.fs.open(segment.log_path, create=True).write_at([b"\x09"], 16)
+
+
 def damaged_closed(broker: Broker[VirtualClock]) -> None:
     due(broker)
     damage(broker, is_closed=True)
@@ -371,6 +378,11 @@ WHOLE = {
         each.__name__: (each, {})
         for each in (in_transaction, with_expired_tombstones, unclean, damaged_closed)
     },
+    **{
+        each.__name__: (each, {"cleanup_policy": "delete", "retention_ms": str(DAY_MS)})
+        for each in (damaged_header,)
+    },
+    "disabled": (due, {"log_cleaner_enable": "false"}),
     "min_lag": (due, {"min_compaction_lag_ms": str(DAY_MS)}),
     "deletes": (due, {"cleanup_policy": "delete", "retention_ms": str(DAY_MS)}),
     "deletes_now": (expired, {"cleanup_policy": "delete", "retention_ms": str(DAY_MS)}),
