@@ -104,6 +104,8 @@ def test_the_last_finished_tasks_stay(shown):
 def test_items_are_not_counted_among_their_results(shown):
     assert [*watched(["t-0", "t-1"], "reading", with_output=True)] == ["t-0", "t-1"]
     assert shown == []
+    assert [*watched(["t-0", "t-1"], "reading")] == ["t-0", "t-1"]
+    assert [each.unit for each in shown] == ["partitions"]
 
 
 @pytest.mark.parametrize("count", (0, 1, 3))
