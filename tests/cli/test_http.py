@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from logstore import Broker, OffsetAndMetadata, TopicPartition, VirtualClock
+from logstore.analysis import losses
 from logstore.ui import asking, connections, server
 from logstore.ui.api import preview, records
 from logstore.ui.app import ROUTES
@@ -104,6 +105,7 @@ def test_the_limits_are_the_documented_ones():
         f" {records.SCAN_BYTES_MAX / (1 << 20):g} MiB of them",
         f"reads at most {preview.READ_BYTES_MAX / (1 << 20):g} MiB",
         f"A preview covers {preview.PARTITIONS_MAX} partitions",
+        f"Above {losses.COUNTED_BYTES_MAX / (1 << 20):g} MiB, offsets are counted",
     ):
         assert sentence in text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -118,3 +119,40 @@ def test_a_terminal_shows_a_bar_while_the_output_goes_to_a_file(
     whole = run(*arguments, "--format", "json", "--now", "2030-01-01").stdout
     assert (tmp_path / "out").read_text() == whole
     assert json.loads(whole)
+
+
+@pytest.mark.parametrize(
+    ("topics", "sentence"),
+    (
+        ("abc", None),
+        (
+            "aabcde",
+            "6 empty partitions with nothing to do: 2 of a, 1 of b, 1 of c, 1 of d, 1 of e; --all"
+            " lists them",
+        ),
+        (
+            "aabcdefg",
+            "8 empty partitions with nothing to do: 2 of a, 1 of b, 1 of c, 1 of d, 1 of e and"
+            " others of 2 topics; --all lists them",
+        ),
+    ),
+)
+@pytest.mark.parametrize("command", ("inspect", "explain"))
+def test_empty_partitions_are_counted_by_topic(run, data_dir, topics, sentence, command):
+    with Broker(data_dir) as broker:
+        for topic in dict.fromkeys(topics):
+            broker.create_topic(topic, topics.count(topic))
+        broker.create_topic("full")
+        broker.append("full", value=b"v")
+
+    def listed(*options):
+        lines = run(command, *options).stdout.splitlines()
+        shown = {line.split()[0] for line in lines if re.match(r"[a-z]+-[0-9]\b", line)}
+        return shown, " ".join(" ".join(lines).split())
+
+    whole = {"full-0"} | {f"{each}-{n}" for each in topics for n in range(topics.count(each))}
+    shown, text = listed()
+    assert shown == (whole if sentence is None else {"full-0"})
+    assert text.count("with nothing to do") == text.count(str(sentence)) == (sentence is not None)
+    shown, text = listed("--all")
+    assert (shown, "with nothing to do" in text) == (whole, False)

@@ -1,4 +1,4 @@
-"""Streams of lines and items: what is written when, also if their source fails."""
+"""Streams of lines and items are written in growing chunks, and completed after a failure."""
 
 from __future__ import annotations
 

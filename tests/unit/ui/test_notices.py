@@ -1,4 +1,4 @@
-"""Warnings about a copied directory: distinct, bounded, and none of the page itself."""
+"""Notices list each warning about a copied directory once, and none of the page itself."""
 
 import logging
 

@@ -3,11 +3,14 @@
 import base64
 import io
 import json
+from types import SimpleNamespace
 
 import fastavro
 import pytest
 
 from logstore import Broker, VirtualClock
+from logstore.inspect.schemas.files import load_schemas
+from logstore.ui import context
 from logstore.ui.api import records
 from tests.support.world.page import Asked
 
@@ -122,14 +125,37 @@ def test_values_with_a_schema_are_decoded_and_searched(tmp_path):
         broker.create_topic("users", 1)
         for data in (value, value[:-1], b"\0\0\0\0\x09x", b"plain"):
             broker.append("users", key=b"1", value=data)
-        from logstore.inspect.schemas.files import load_schemas
-
         with Asked(broker, schemas=load_schemas({7: [str(path)]})) as page:
             decoded = [each.get("decoded") for each in page.get(AT)["records"]]
             assert decoded[0] == {"value": {"article": "tea"}}
             assert decoded[1]["error"].startswith("value: does not match its Avro schema")
             assert decoded[2:] == [None, None]
             assert offsets(page, 'text="article":%20"tea"') == [0]
+
+
+def test_keys_and_values_with_the_frame_of_a_known_schema_are_decoded(tmp_path, monkeypatch):
+    path = tmp_path / "7.json"
+    path.write_text("{}")
+    frame = b"\0\0\0\0\x07"
+    with (
+        Broker(clock=VirtualClock()) as broker,
+        Asked(broker, schemas=load_schemas({7: [str(path)]})) as page,
+    ):
+
+        def decoded(key, value):
+            return page.context.decoded(SimpleNamespace(key=key, value=value))
+
+        found = {"key": 1, "value": {"a": 2}}
+        assert decoded(frame + b"1", frame + b'{"a": 2}') == {"decoded": found}
+        for plain in (None, b"\1" + frame[1:] + b"1", b"\0\0\0\0\x081", b"\0\7"):
+            assert decoded(plain, None) == decoded(None, plain) == {}
+        errors = decoded(frame + b"x", frame)["decoded"]
+        assert [*errors] == ["error"]
+        key, value = errors["error"].split("; value: ")
+        assert key.startswith("key: ")
+        assert f"{decoded(None, frame)['decoded']['error']}" == f"value: {value}"
+        monkeypatch.setattr(context, "DECODED_BYTES_MAX", 8)
+        assert decoded(frame + b"123", frame + b"1234") == {"decoded": {"key": 123}}
 
 
 @pytest.mark.parametrize("payload", (b"1e999", *(b"[" * n + b"]" * n for n in range(975, 995))))
@@ -139,8 +165,6 @@ def test_json_of_any_kind_does_not_hide_other_records(tmp_path, payload):
     with Broker(clock=VirtualClock()) as broker:
         broker.create_topic("users", 1)
         broker.append("users", value=b"\0\0\0\0\x07" + payload)
-        from logstore.inspect.schemas.files import load_schemas
-
         with Asked(broker, schemas=load_schemas({7: [str(path)]})) as page:
             for query in ("", "?text=%5B"):
                 for each in page.get(f"{AT}{query}")["records"]:
