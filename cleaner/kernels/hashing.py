@@ -7,12 +7,22 @@ others, all keys are sorted first.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from logstore.cleaner.kernels.slots import MapArrays, home_slot, sip_round, sip_words, siphash128
-from logstore.jit import Bytes, Int64s, UInt64s, borrowed, inline_kernel, kernel, load_u64, prefetch
+from logstore.jit import (
+    Bytes,
+    Int64s,
+    UInt64s,
+    borrowed,
+    inline_kernel,
+    kernel,
+    kernel_like,
+    load_u64,
+    prefetch,
+)
 from logstore.record.kernels import Int
 
 LANES = 256
@@ -130,7 +140,41 @@ def _finish(
         v3[lane] = w3
 
 
-@kernel
+def _hash_together_plain(
+    data: Bytes,
+    keys: Keys,
+    first: int,
+    end: int,
+    shortest: Int,
+    longest: Int,
+    key_map: MapArrays,
+) -> None:
+    """Hash the keys by operations on whole arrays."""
+    starts, sizes = keys.starts[first:end], keys.sizes[first:end]
+    state: tuple[Any, ...] = tuple(
+        np.full(end - first, word) for word in sip_words(key_map.k0, key_map.k1)
+    )
+    for at in range(0, int(longest) + 1, WORD_BYTES):
+        places = (starts + at)[:, None] + np.arange(WORD_BYTES)
+        words = data[places].view("<u8")[:, 0]
+        known = np.clip(sizes - at, 0, WORD_BYTES)
+        shifts = (4 * (WORD_BYTES - known)).astype(np.uint64)
+        marks = ((sizes & 0xFF) << 56).astype(np.uint64)
+        words = words & ((~np.uint64(0) >> shifts) >> shifts) | np.where(known < 8, marks, 0)
+        v0, v1, v2, v3 = state
+        w0, w1, w2, w3 = sip_round(v0, v1, v2, v3 ^ words)
+        mixed = w0 ^ words, w1, w2, w3
+        state = tuple(np.where(sizes >= at, *pair) for pair in zip(mixed, state, strict=True))
+    v0, v1, v2, v3 = state
+    v2 = v2 ^ np.uint64(0xEE)
+    for out in (keys.lows, keys.highs):
+        for _ in range(3):
+            v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+        out[first:end] = v0 ^ v1 ^ v2 ^ v3
+        v1 = v1 ^ np.uint64(0xDD)
+
+
+@kernel_like(_hash_together_plain)
 def _hash_together(
     data: Bytes,
     keys: Keys,
@@ -189,7 +233,13 @@ def _rank(starts: Int64s, sizes: Int64s, words: Int, ranks: Int64s) -> None:
         sorted_sizes[place] = sizes[lane]
 
 
-@kernel
+def _hash_ranked_plain(
+    data: Bytes, keys: Keys, first: int, end: int, whole_words: Int, key_map: MapArrays
+) -> None:
+    _hash_together(data, keys, first, end, 0, whole_words * WORD_BYTES, key_map)
+
+
+@kernel_like(_hash_ranked_plain)
 def _hash_ranked(
     data: Bytes, keys: Keys, first: int, end: int, whole_words: Int, key_map: MapArrays
 ) -> None:

@@ -9,11 +9,21 @@ docs/spec/cleaner.md §4.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from struct import unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from logstore.jit import Bytes, Int64s, UInt64s, borrowed, inline_kernel, kernel, load_u64
+from logstore.jit import (
+    Bytes,
+    Int64s,
+    UInt64s,
+    borrowed,
+    inline_kernel,
+    kernel,
+    kernel_like,
+    load_u64,
+)
 
 STATE_ENTRIES = 0
 STATE_LATEST_OFFSET = 1
@@ -75,14 +85,14 @@ def sip_round(
     v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
     """Mix the four words of the state once."""
-    v0 += v1
+    v0 = v0 + v1
     v1 = _rotate(v1, 13) ^ v0
     v0 = _rotate(v0, 32)
-    v2 += v3
+    v2 = v2 + v3
     v3 = _rotate(v3, 16) ^ v2
-    v0 += v3
+    v0 = v0 + v3
     v3 = _rotate(v3, 21) ^ v0
-    v2 += v1
+    v2 = v2 + v1
     v1 = _rotate(v1, 17) ^ v2
     v2 = _rotate(v2, 32)
     return v0, v1, v2, v3
@@ -99,7 +109,39 @@ def sip_words(k0: np.uint64, k1: np.uint64) -> tuple[np.uint64, np.uint64, np.ui
     )
 
 
-@kernel
+def _siphash128_plain(
+    data: Bytes, start: int, size: int, k0: np.uint64, k1: np.uint64
+) -> tuple[np.uint64, np.uint64]:
+    v0, v1, v2, v3 = map(int, sip_words(k0, k1))
+    key = data[start : start + size].tobytes()
+    last = bytes(7 - size % 8) + bytes([size & 0xFF])
+    for word in unpack(f"<{size // 8 + 1}Q", key + last):
+        v0, v1, v2, v3 = _sip_rounds(1, v0, v1, v2, v3 ^ word)
+        v0 ^= word
+    v0, v1, v2, v3 = _sip_rounds(3, v0, v1, v2 ^ 0xEE, v3)
+    low = v0 ^ v1 ^ v2 ^ v3
+    v0, v1, v2, v3 = _sip_rounds(3, v0, v1 ^ 0xDD, v2, v3)
+    return np.uint64(low), np.uint64(v0 ^ v1 ^ v2 ^ v3)
+
+
+def _sip_rounds(count: int, v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
+    """Mix four integers `count` times, as `sip_round` does."""
+    mask = 0xFFFFFFFFFFFFFFFF
+    for _ in range(count):
+        v0 = v0 + v1 & mask
+        v1 = (v1 << 13 & mask | v1 >> 51) ^ v0
+        v0 = v0 << 32 & mask | v0 >> 32
+        v2 = v2 + v3 & mask
+        v3 = (v3 << 16 & mask | v3 >> 48) ^ v2
+        v0 = v0 + v3 & mask
+        v3 = (v3 << 21 & mask | v3 >> 43) ^ v0
+        v2 = v2 + v1 & mask
+        v1 = (v1 << 17 & mask | v1 >> 47) ^ v2
+        v2 = v2 << 32 & mask | v2 >> 32
+    return v0, v1, v2, v3
+
+
+@kernel_like(_siphash128_plain)
 def siphash128(
     data: Bytes, start: int, size: int, k0: np.uint64, k1: np.uint64
 ) -> tuple[np.uint64, np.uint64]:
@@ -142,10 +184,27 @@ def home_slot(slots: UInt64s, low: np.uint64) -> np.int64:
     return np.int64(((low >> np.uint64(32)) * home_slots) >> np.uint64(32))
 
 
-@kernel
+def _find_slot_plain(
+    slots: UInt64s, low: np.uint64, tag: np.uint64, last: int, tag_mask: int
+) -> tuple[Any, bool]:
+    wanted, wanted_tag, item = int(low), int(tag), slots.item
+    end = len(slots)
+    slot = (wanted >> 32) * (end - SLACK_SLOTS) >> 32
+    while slot < end:
+        word = item(slot, last)
+        found = item(slot, 0)
+        if word & MAX_OFFSET_SPAN + 1 == 0 or found > wanted:
+            return slot, False
+        if found == wanted and word & tag_mask == wanted_tag:
+            return slot, True
+        slot += 1
+    return slot, False
+
+
+@kernel_like(_find_slot_plain)
 def find_slot(
     slots: UInt64s, low: np.uint64, tag: np.uint64, last: int, tag_mask: int
-) -> tuple[np.uint64, bool]:
+) -> tuple[Any, bool]:
     """Return (slot, found): the slot of a hash, or the slot where it would be inserted.
 
     `last` is the column of the word that contains the offset and, under `tag_mask`, the tag.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from logstore.cleaner.kernels.slots import STATE_WINNERS_BASE, MapArrays
-from logstore.jit import Int64s, UInt64s, inline_kernel, kernel, popcount
+from logstore.jit import Int64s, UInt64s, inline_kernel, kernel, kernel_like, popcount
 
 WORD_BITS = 64
 
@@ -40,7 +40,19 @@ def note_loser(key_map: MapArrays, offset: np.int64) -> None:
         key_map.winners[np.int64(bit >> np.uint64(6))] &= ~mask
 
 
-@inline_kernel
+def _note_winners_plain(key_map: MapArrays, winners: Int64s, losers: Int64s, count: int) -> None:
+    words = key_map.winners
+    for offsets, is_won in ((winners, True), (losers, False)):
+        bits = offsets[:count] - key_map.state[STATE_WINNERS_BASE]
+        bits = bits[(bits >= 0) & (bits < WORD_BITS * len(words))]
+        masks = np.uint64(1) << (bits & 63).astype(np.uint64)
+        if is_won:
+            np.bitwise_or.at(words, bits >> 6, masks)
+        else:
+            np.bitwise_and.at(words, bits >> 6, ~masks)
+
+
+@kernel_like(_note_winners_plain, inline=True)
 def note_winners(key_map: MapArrays, winners: Int64s, losers: Int64s, count: int) -> None:
     """Set the bits of successive winners, and clear the bits of displaced records.
 

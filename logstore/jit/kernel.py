@@ -29,8 +29,8 @@ class Kernel(Twofold, Generic[P, R]):
     function : function
         Source of both forms. It takes and returns numbers, arrays and named tuples of these, and
         may call kernels, instructions, and functions that numba supports.
-    plain : callable, optional
-        Plain form with a different source, such as a library function with the same results.
+    plain : function, optional
+        Different source of the plain form, with the same results. It may call kernels, too.
     inline : bool
         Whether LLVM inlines the kernel into all callers.
     """
@@ -40,7 +40,8 @@ class Kernel(Twofold, Generic[P, R]):
     ) -> None:
         update_wrapper(self, function)
         self._function = cast("FunctionType", function)
-        self._plain: Callable[P, R] | None = plain
+        self._plain_source = cast("FunctionType", plain or function)
+        self._plain: Callable[P, R] | None = None
         self._is_inline = inline
         self._outer: Any = None
         self._inner: Any = None
@@ -75,12 +76,12 @@ class Kernel(Twofold, Generic[P, R]):
     def plain(self) -> Callable[P, R]:
         """The plain form, which calls the plain forms of other kernels."""
         if self._plain is None:
-            self._plain = cast("Callable[P, R]", plain_twin(self._function))
+            self._plain = cast("Callable[P, R]", plain_twin(self._plain_source))
         return self._plain
 
     def twin(self, worlds: Worlds) -> Callable[..., Any]:
         """Return the plain form whose globals are, or will be, in `worlds`."""
-        return twin_in(worlds, self._function) if self._plain is None else self._plain
+        return twin_in(worlds, self._plain_source) if self._plain is None else self._plain
 
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
         """Yield the parts of the kernel's compiled form."""
@@ -236,10 +237,12 @@ def inline_kernel(function: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", Kernel(function, plain=None, inline=True))
 
 
-def kernel_like(plain: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator for a `kernel` whose plain twin is `plain`."""
+def kernel_like(
+    plain: Callable[P, R], *, inline: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator for a `kernel`, or `inline_kernel`, whose plain source is `plain`."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        return cast("Callable[P, R]", Kernel(function, plain=plain, inline=False))
+        return cast("Callable[P, R]", Kernel(function, plain=plain, inline=inline))
 
     return decorate

@@ -141,7 +141,19 @@ def write_be(out: Bytes, position: int, value: Any, size: int) -> int:
     return position + size
 
 
-@kernel
+def _read_varint_plain(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
+    zigzag = shift = 0
+    for place in range(position, min(end, position + max_bytes)):
+        byte = data.item(place)
+        zigzag |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            zigzag &= 0xFFFFFFFF if max_bytes == MAX_VARINT_BYTES else 0xFFFFFFFFFFFFFFFF
+            return (zigzag >> 1) ^ -(zigzag & 1), place + 1
+        shift += 7
+    return 0, -1
+
+
+@kernel_like(_read_varint_plain)
 def read_varint(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
     """Read a zigzag varint of at most `max_bytes` bytes at `position`.
 
@@ -270,7 +282,11 @@ def _short_varint(word: np.uint64) -> tuple[np.int64, np.int64, np.uint64]:
     return value, np.int64(more) + np.int64(1), other
 
 
-@inline_kernel
+def _read_no_fields(data: Bytes, position: Any, end: Any) -> tuple[bool, RecordFields]:
+    return False, _NO_FIELDS  # in plain Python, one way of parsing records is fastest
+
+
+@kernel_like(_read_no_fields, inline=True)
 def _read_short_fields(data: Bytes, position: Any, end: Any) -> tuple[bool, RecordFields]:
     """Parse a common record: key not null, timestamp of up to 3 bytes, other numbers of up to 2.
 

@@ -193,7 +193,7 @@ def is_kernel(function: ast.FunctionDef) -> bool:
     for decorator in function.decorator_list:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
-        if name in {"kernel", "inline_kernel"}:
+        if name in {"kernel", "inline_kernel", "kernel_like"}:
             return True
     return False
 
