@@ -96,6 +96,10 @@ def test_a_stretch_ends_at_so_many_rows_or_bytes(here, monkeypatch, many, limit,
     monkeypatch.setattr(scan, limit, {"STRETCH_ROWS": 12, "STRETCH_BYTES": 3 * size + 1}[limit])
     scan.scan_folded(None, [many], options, {})
     assert stretches == [whole[at : at + batches] for at in range(0, len(whole), batches)]
+    monkeypatch.setattr(scan, limit, {"STRETCH_ROWS": 10, "STRETCH_BYTES": 1}[limit])
+    stretches.clear()
+    scan.scan_folded(None, [many], options, {})
+    assert {len(stretch) for stretch in stretches[:-1]} == {2 if limit == "STRETCH_ROWS" else 1}
 
 
 def test_records_that_are_aborted_or_undecided_neither_beat_nor_are_beaten():

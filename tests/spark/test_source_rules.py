@@ -19,6 +19,7 @@ from logstore.errors import (
 from logstore.spark.datasource import source
 from logstore.spark.datasource.schema import KAFKA_SCHEMA
 from logstore.spark.datasource.source import LogstoreDataSource
+from logstore.spark.datasource.splits import SegmentFile, SegmentSplit, plan_tasks, stored_batches
 from tests.support.world.golden_dirs import ROOT, lines, manifest
 from tests.support.world.messages import exactly
 
@@ -89,12 +90,27 @@ def test_there_is_a_task_though_there_is_nothing_to_read(data_dir):
     assert tasks(open_source(data_dir, topic="orders")) == [[]]
 
 
+def test_a_task_has_32_mib_and_a_split_of_unknown_size_is_alone(data_dir):
+    def split(number, size):
+        file = SegmentFile("f", 1000, 1000 + size, 0, None)
+        return SegmentSplit("t", number, 0, 1, () if size == 0 else (file,))
+
+    def planned(*sizes, **options):
+        splits = [split(number, size) for number, size in enumerate(sizes)]
+        task_bytes = open_source(data_dir, **options).split_bytes
+        return [[each.partition for each in task.splits] for task in plan_tasks(splits, task_bytes)]
+
+    half = 16 << 20
+    assert planned(half, half, half, half - 1, 1, 1) == [[0, 1], [2, 3, 4], [5]]
+    assert planned(1, 0, 1, 0, 0, splitBytes=10) == [[0], [1], [2], [3], [4]]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     (
         ({}, [("users", 0, 0, 10), ("users", 0, 10, 20), ("users", 0, 20, 30), ("users", 1, 0, 5)]),
         ({"partitions": "1"}, [("users", 1, 0, 5)]),
-        ({"partitions": "1, 0", "endOffset": 3}, [("users", 1, 0, 3), ("users", 0, 0, 3)]),
+        ({"partitions": "1,, 0,", "endOffset": 3}, [("users", 1, 0, 3), ("users", 0, 0, 3)]),
         ({"startOffset": 15, "endOffset": 21}, [("users", 0, 15, 20), ("users", 0, 20, 21)]),
         ({"startOffset": 10, "endOffset": 20}, [("users", 0, 10, 20)]),
         ({"startOffset": "earliest", "endOffset": "latest", "partitions": 1}, [("users", 1, 0, 5)]),
@@ -150,11 +166,23 @@ def test_arrow_batches_close_by_rows_and_by_bytes(data_dir, monkeypatch):
     with Broker(data_dir) as broker:
         for n in range(20):
             broker.append_many("orders", [(b"k", b"%d" % n)] * 5)
-    monkeypatch.setattr(source, "ARROW_ROWS", 12)
-    assert [batch.num_rows for batch in batches(open_source(data_dir, topic="orders"))] == [10] * 10
-    monkeypatch.setattr(source, "ARROW_BYTES", 1)
     reader = open_source(data_dir, topic="orders")
-    assert [batch.num_rows for batch in batches(reader)] == [5] * 20
+    parts = stored_batches(reader.tasks()[0].splits[0], [str(data_dir)])
+    two = len(next(parts).columns.data) + len(next(parts).columns.data)
+
+    def sizes():
+        return [batch.num_rows for batch in batches(reader)]
+
+    assert sizes() == [100]
+    monkeypatch.setattr(source, "ARROW_ROWS", 10)
+    assert sizes() == [10] * 10
+    monkeypatch.setattr(source, "ARROW_ROWS", 9)
+    assert sizes() == [5] * 20
+    monkeypatch.setattr(source, "ARROW_ROWS", 100)
+    monkeypatch.setattr(source, "ARROW_BYTES", two)
+    assert sizes()[0] == 10
+    monkeypatch.setattr(source, "ARROW_BYTES", two - 1)
+    assert sizes()[0] == 5
     assert column(reader, "value") == [b"%d" % n for n in range(20) for _ in range(5)]
 
 

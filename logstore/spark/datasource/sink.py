@@ -342,7 +342,7 @@ class PartitionWriter:
             self._append(columns, start, stop)
             done = stop
         rest = rows.slice(done)
-        self._pending = [rest] if rest.num_rows else []
+        self._pending = [rest]
         self._pending_rows, self._pending_bytes = rest.num_rows, rest.nbytes
 
     def _columns(self, rows: pa.RecordBatch) -> _Columns:

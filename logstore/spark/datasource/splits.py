@@ -293,7 +293,7 @@ class _Fates:
     def __init__(self, transactions: Sequence[Transaction]) -> None:
         # A producer's transactions do not overlap, and only the last one may be open.
         self._by_producer: dict[int, list[Transaction]] = {}
-        for each in sorted(transactions, key=lambda transaction: transaction.first):
+        for each in sorted(transactions):
             self._by_producer.setdefault(each.producer_id, []).append(each)
 
     def uncommitted(self, batch: RecordBatch) -> bool | None:

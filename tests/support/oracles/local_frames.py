@@ -602,6 +602,7 @@ class Session:
 
     def createDataFrame(self, table, schema=None):
         assert schema is None or table.schema == to_arrow_schema(schema)
+        assert not any(map(pa.types.is_null, table.schema.types))
         rows = [tuple(row.values()) for row in table.to_pylist()]
         return Frame(self, [(None, name) for name in table.column_names], rows)
 
