@@ -127,21 +127,40 @@ def test_an_exported_topic_comes_again(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("text", "message"),
     (
-        ("tim,records\n1,1\n", "has no column time; its columns: tim, records"),
-        ("time,records\n1,1\n2,x\n", "line 3: records 'x' is not an integer"),
-        ("time,records\n1,-1\n", "line 2: records '-1' is below 0"),
-        ("time\n1\nyesterday\n", "line 3: time 'yesterday' is neither ms"),
-        ("time\n-5\n", "line 2: time '-5' is before 1970"),
-        ("time\n1m\n1700000000000\n", "line 3: time '1700000000000' is of another kind"),
-        ("time,records\n1\n", "line 2: the number of columns differs"),
-        ("time,records\n1,2,3\n", "line 2: the number of columns differs"),
-        ("time,key\n1,a\n2,\\N\n", "some records have a key, others do not"),
-        ("time\n", "has no records"),
-        ("", "has no column time"),
+        ("tim,records\n1,1\n", "{path}/times.csv has no column time; its columns: tim, records"),
+        ("time,records\n1,1\n2,x\n", "{path}/times.csv, line 3: records 'x' is not an integer"),
+        ("time,records\n1,-1\n", "{path}/times.csv, line 2: records '-1' is below 0"),
+        (
+            "time\n1\nyesterday\n",
+            (
+                "{path}/times.csv, line 3: time 'yesterday' is neither ms, ISO 8601, nor a "
+                "duration such as 90m"
+            ),
+        ),
+        ("time\n-5\n", "{path}/times.csv, line 2: time '-5' is before 1970"),
+        (
+            "time\n1m\n1700000000000\n",
+            (
+                "{path}/times.csv, line 3: time '1700000000000' is of another kind than the "
+                "times above: use either durations after the start (90m) or timestamps in all"
+                " rows"
+            ),
+        ),
+        (
+            "time,records\n1\n",
+            "{path}/times.csv, line 2: the number of columns differs from the first line",
+        ),
+        (
+            "time,records\n1,2,3\n",
+            "{path}/times.csv, line 2: the number of columns differs from the first line",
+        ),
+        ("time,key\n1,a\n2,\\N\n", "{path}/times.csv: some records have a key, others do not"),
+        ("time\n", "{path}/times.csv has no records"),
+        ("", "{path}/times.csv has no column time; its columns: none"),
     ),
 )
 def test_errors_in_a_file_are_reported_by_line(tmp_path, text, message):
-    with pytest.raises(InvalidConfigurationError, match=message):
+    with pytest.raises(InvalidConfigurationError, match=exactly(message)):
         scenario_of(tmp_path, text)
 
 
