@@ -159,9 +159,18 @@ def test_settings_have_units_and_topics_have_replicas():
     assert [topic.replicas for topic in scenario.topics] == [3, 1]
     assert {topic.replicas for topic in scenario.with_replicas(2).topics} == {2}
     wrong = SCENARIO.replace("30s", "30x")
-    with pytest.raises(InvalidConfigurationError, match=r"log\.cleaner\.backoff\.ms: '30x'"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly(
+            "log.cleaner.backoff.ms: '30x' is not a duration: use milliseconds, or 7d, 12h, 5m, "
+            "30s, 250ms"
+        ),
+    ):
         parse(wrong)
-    with pytest.raises(InvalidConfigurationError, match=r"values\.bytes: '1KB' is not a size"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly("values.bytes: '1KB' is not a size: use bytes, or 512KiB, 10MiB, 1GiB"),
+    ):
         parse(SCENARIO.replace("1KiB", "1KB"))
 
 

@@ -204,5 +204,7 @@ def test_a_sweep_begins_with_the_directory_each_time(half):
 
 def test_a_directory_for_the_logs_that_is_not_empty_is_refused(half, tmp_path):
     (tmp_path / "something").touch()
-    with pytest.raises(InvalidConfigurationError, match="not empty"):
+    with pytest.raises(InvalidConfigurationError) as refused:
         run(fit(str(half), days=1), data_dir=tmp_path)
+    text = f"{tmp_path} is not empty; a copy needs a new or empty directory"
+    assert str(refused.value) == text

@@ -262,7 +262,10 @@ def test_configurations_use_kafkas_keys_and_override_the_preset() -> None:
     more = spec.with_configs({"segment.ms": 71, "retention.bytes": "6"})
     assert more.configs == expected | {"segment.ms": "71", "retention.bytes": "6"}
     assert preset("session-store", configs={"segment.ms": 3}).configs["segment.ms"] == "3"
-    with pytest.raises(InvalidConfigurationError, match=r"nearest is 'segment\.ms'"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly("unknown topic configuration 'segment.mss'; the nearest is 'segment.ms'"),
+    ):
         spec.with_configs({"segment.mss": 1})
 
 
