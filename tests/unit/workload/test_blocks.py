@@ -376,7 +376,7 @@ def test_the_rest_of_a_block_goes_to_where_its_keys_belong(share, partitions, se
     pairs = list(zip(rest.batch.tolist(), rest.partition.tolist(), strict=True))
     assert len({*pairs}) == len({batch for batch, _ in pairs})
     assert (np.diff(rest.batch) >= 0).all()
-    # Each transaction that goes on is ended once in each partition that it wrote to, after that.
+    # Each transaction that continues is ended once in each partition that it wrote to, later.
     wrote = {*zip(rest.transaction.tolist(), rest.partition.tolist(), strict=True)}
     sent = block.appended <= after_ms
     wrote |= {*zip(block.transaction[sent].tolist(), block.partition[sent].tolist(), strict=True)}
