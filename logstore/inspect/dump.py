@@ -265,12 +265,11 @@ class _Dump:
     def _index(self, path: str) -> Iterator[DumpLine]:
         options = self._options
         base_offset = _base_offset(path)
+        self._fs.stat(path)  # a missing index would count as empty
         log_path = _sibling(path, LOG_SUFFIX)
         log = self._fs.open(log_path)
         index = OffsetIndex(self._fs, path, base_offset, max_index_bytes=0, writable=False)
         try:
-            if not self._fs.exists(path):
-                raise FileNotFoundError(2, "no such file", path)
             if index.entries == 0:
                 yield DumpLine(f"{path} is empty.")
                 return
@@ -311,6 +310,7 @@ class _Dump:
     def _time_index(self, path: str) -> Iterator[DumpLine]:
         options = self._options
         base_offset = _base_offset(path)
+        self._fs.stat(path)  # a missing index would count as empty
         log_path = _sibling(path, LOG_SUFFIX)
         log = self._fs.open(log_path)
         index = OffsetIndex(
@@ -318,8 +318,6 @@ class _Dump:
         )
         time_index = TimeIndex(self._fs, path, base_offset, max_index_bytes=0, writable=False)
         try:
-            if not self._fs.exists(path):
-                raise FileNotFoundError(2, "no such file", path)
             if options.index_sanity_check:
                 time_index.sanity_check()
                 yield DumpLine(f"{path} passed sanity check.")
@@ -375,10 +373,10 @@ class _Dump:
             self._report(reports.out_of_order, path, timestamp, previous)
 
     def _txn_index(self, path: str) -> Iterator[DumpLine]:
-        index = TransactionIndex(self._fs, path, _base_offset(path), writable=False)
+        base_offset = _base_offset(path)
+        self._fs.stat(path)
+        index = TransactionIndex(self._fs, path, base_offset, writable=False)
         try:
-            if not self._fs.exists(path):
-                raise FileNotFoundError(2, "no such file", path)
             for txn in index.entries():
                 yield DumpLine(
                     f"version: 0 producerId: {txn.producer_id} firstOffset: {txn.first_offset}"

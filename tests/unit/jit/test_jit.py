@@ -2,8 +2,10 @@
 
 import logging
 import os
+import signal
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 from types import FunctionType
@@ -127,6 +129,30 @@ def test_a_group_is_loaded_by_the_first_that_offers_it(room):
     assert [other.compile() for _ in range(2)] == [True, False]
     assert not other.load_by(lambda: calls.append(3))
     assert other.load is None
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_decides_while_a_thread_of_its_parent_does(room):
+    """In both, a decision may be interrupted by a signal handler that makes another."""
+    has_decided, may_end = threading.Event(), threading.Event()
+
+    def decide():
+        with policy._deciding:
+            assert policy.Group("toy").compile()
+            has_decided.set()
+            may_end.wait()
+
+    thread = threading.Thread(target=decide, daemon=True)
+    thread.start()
+    assert has_decided.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        with policy._deciding:
+            os._exit(0 if policy.Group("toy").compile() else 1)
+    may_end.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_the_twin_of_an_instruction_is_the_twin_of_its_kernel(room):

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from logstore.config.log_config import LogConfig
 from logstore.errors import (
     IllegalStateError,
+    InvalidRecordError,
     InvalidTimestampError,
     KafkaStorageError,
     RequestError,
@@ -317,6 +319,41 @@ def test_times_at_the_bounds_pass_and_beyond_are_named(world, door, count):
             send(timestamp)
         assert [row for row, _ in caught.value.record_errors] == [count - 1]
     assert log.log_end_offset == 3 * count
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("others", (0, 1500))
+def test_all_wrong_records_of_a_batch_are_named_up_to_a_limit(door, others):
+    """Of a record that breaks two rules, the missing key is reported."""
+    log = memory_world().log(
+        cleanup_policy=("compact",),
+        message_timestamp_before_max_ms=1000,
+        message_timestamp_after_max_ms=2000,
+    )
+    rows = [(b"k", NOW), (None, NOW), (b"k", 5), (b"k", NOW + 2001), (None, 7), (b"k", -1)]
+    rows += [(b"k", 8)] * others
+    records = [NewRecord(key, b"v", timestamp) for key, timestamp in rows]
+    no_key = "Compacted topic cannot accept message without key"
+    bounds = f"is outside [{NOW - 1000}, {NOW + 2000}]"
+    errors = [
+        (1, no_key),
+        (2, f"Timestamp 5 {bounds}"),
+        (3, f"Timestamp {NOW + 2001} {bounds}"),
+        (4, no_key),
+        *((row, f"Timestamp 8 {bounds}") for row in range(6, 6 + others)),
+    ]
+    with pytest.raises(InvalidTimestampError) as caught:
+        door(log, records, Codec.LZ4)
+    assert str(caught.value) == f"record 2 and {3 + others} more: Timestamp 5 {bounds}"
+    assert [*caught.value.record_errors] == errors[:1000]
+    log.set_config(LogConfig(cleanup_policy=("compact",)))
+    records += [NewRecord(None, b"v", NOW)] * others
+    keyless = [1, 4, *range(len(rows), len(records))]
+    with pytest.raises(InvalidRecordError) as caught:
+        door(log, records, Codec.LZ4)
+    assert str(caught.value) == f"{no_key} (record 1 of the batch and {1 + others} more)"
+    assert [*caught.value.record_errors] == [(row, no_key) for row in keyless[:1000]]
+    assert log.log_end_offset == 0
 
 
 def test_the_deprecated_difference_bounds_times_unless_the_new_keys_do(world):
