@@ -347,7 +347,7 @@ def idle_roll_ms(log: Log) -> int | None:
     """
     first = log.active_segment.first_batch_timestamp()
     roll_ms = first + log.config.max_compaction_lag_ms + 1
-    return roll_ms if log.active_segment.size_bytes and roll_ms <= INT64_MAX else None
+    return roll_ms if roll_ms <= INT64_MAX else None
 
 
 # -- deciding --------------------------------------------------------------------------------
@@ -439,7 +439,7 @@ def dirty_since_ms(log: Log, state: CleanableState) -> int | None:
     firsts = (
         segment.first_batch_timestamp()
         for segment in log.segments.from_offset(first_dirty.base_offset if first_dirty else 0)
-        if segment.size_bytes and section_of(log, segment, state) != CLEAN
+        if section_of(log, segment, state) != CLEAN
     )
     return min((each for each in firsts if 0 < each < INT64_MAX), default=None)
 

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logstore import Broker, VirtualClock
-from logstore.cleaner.explaining import ActiveSegment, Tombstones, bytes_to_exceed, remedies
+from logstore.cleaner.explaining import (
+    ActiveSegment,
+    Closing,
+    Tombstones,
+    bytes_to_exceed,
+    remedies,
+)
 from logstore.cleaner.selection import Gate
 from logstore.reasons import Reason, text_of
 from logstore.types import DAY_MS, INT64_MAX, TopicPartition
@@ -334,10 +340,32 @@ def test_one_of_the_dirty_ratio_and_the_maximum_lag_is_enough():
 
 def test_an_active_segment_lists_the_conditions_that_close_it(broker):
     put(broker, (b"a", b"1"))
+    now_ms = broker.clock.now_ms()
+    broker.alter_configs("t", {"max.compaction.lag.ms": 30 * DAY_MS})
     closings = explained(broker).active_segment.closings
     [remedy] = [each for each in explained(broker).remedies if each.gate == "active_segment"]
     active = explained(broker).active_segment
     size = active.size_bytes
+    limit = 1 << 30
+    assert closings == (
+        Closing(
+            *("segment.bytes", None, True),
+            Reason.of("closing.bytes", left_bytes=limit - size, limit_bytes=limit),
+        ),
+        Closing(
+            *("segment.ms", now_ms + 7 * DAY_MS + 1, True),
+            Reason.of(
+                "closing.time",
+                at_ms=now_ms + 7 * DAY_MS + 1,
+                setting="segment.ms",
+                limit_ms=7 * DAY_MS,
+            ),
+        ),
+        Closing(
+            *("max.compaction.lag.ms", now_ms + 30 * DAY_MS + 1, False),
+            Reason.of("closing.idle", lag_ms=30 * DAY_MS, at_ms=now_ms + 30 * DAY_MS + 1),
+        ),
+    )
     assert remedy.causes == (
         Reason.of("cause.in_active_segment", dirty_offset=0, base_offset=0, size_bytes=size),
     )

@@ -269,22 +269,89 @@ def test_only_positive_first_timestamps_and_closed_segments_count_for_the_lag() 
 # --- gates ------------------------------------------------------------------------------------
 
 
-def test_gates_and_their_order() -> None:
-    log = log_of(memory_world(), 2)
-    assert [gate.gate for gate in decision(log).gates] == [
-        "policy",
-        "cleaner_disabled",
-        "uncleanable",
-        "paused",
-        "empty",
-        "active_segment",
-        "last_stable_offset",
-        "min_compaction_lag",
-        "dirty_ratio",
-        "max_compaction_lag",
+def gates_of(log: Log, checkpoint: int, **circumstances: object) -> list[tuple]:
+    """Return each gate as its name, state, value, threshold, and the code and values of a reason.
+
+    The names of the values are those of the templates (`logstore.reasons.templates`).
+    """
+    return [
+        (*gate[:4], gate.reason.code.removeprefix("gate."), gate.reason.values)
+        for gate in decision(log, checkpoint, **circumstances).gates
     ]
-    assert decision(log).will_clean
-    assert [gate.gate for gate in decision(log, force=True).gates][-1] == "last_stable_offset"
+
+
+def test_gates_their_order_and_their_numbers() -> None:
+    world = memory_world()
+    log = log_of(
+        world,
+        *(2, 3),
+        min_compaction_lag_ms=HOUR_MS,
+        max_compaction_lag_ms=2 * HOUR_MS,
+        min_cleanable_dirty_ratio=0.75,
+    )
+    shared = [
+        ("empty", True, 350, 1, "size", {"size_bytes": 350}),
+        (
+            *("active_segment", True, 5, 2, "active_segment"),
+            {"active_offset": 5, "dirty_offset": 2, "closed_bytes": 210},
+        ),
+        (
+            *("last_stable_offset", True, 5, 2, "last_stable_offset"),
+            {"stable_offset": 5, "dirty_offset": 2},
+        ),
+    ]
+    standing = [
+        ("policy", True, None, None, "policy", {"policy": "compact"}),
+        ("cleaner_disabled", True, None, None, "cleaner_enabled", {}),
+        ("uncleanable", True, None, None, "never_failed", {}),
+        ("paused", True, None, None, "free", {}),
+    ]
+    assert gates_of(log, 2) == [
+        *standing,
+        *shared,
+        ("min_compaction_lag", False, 2, 2, "too_young", {"offset": 2, "lag_ms": HOUR_MS}),
+        ("dirty_ratio", False, 0.0, 0.75, "dirty_ratio", {"ratio": 0.0, "threshold_ratio": 0.75}),
+        ("max_compaction_lag", False, 0, 0, "not_overdue", {"lag_ms": 2 * HOUR_MS}),
+    ]
+    standing[1] = ("cleaner_disabled", True, None, None, "cleaner_disabled", {})
+    assert gates_of(log, 2, cleaner_enabled=False, force=True) == [*standing, *shared]
+    world.clock.advance(hours=3)
+    found = gates_of(log, 2, cleaner_enabled=False, uncleanable="bad CRC", paused="its state")
+    assert found == [
+        standing[0],
+        ("cleaner_disabled", False, None, None, "cleaner_disabled", {}),
+        ("uncleanable", False, None, None, "uncleanable", {"message": "bad CRC"}),
+        ("paused", False, None, None, "paused", {"message": "its state"}),
+        *shared,
+        ("min_compaction_lag", True, 5, 2, "old_enough", {"lag_ms": HOUR_MS}),
+        ("dirty_ratio", False, 0.6, 0.75, "dirty_ratio", {"ratio": 0.6, "threshold_ratio": 0.75}),
+        (
+            *("max_compaction_lag", True, HOUR_MS, 0, "overdue"),
+            {"lag_ms": 2 * HOUR_MS, "span_ms": HOUR_MS},
+        ),
+    ]
+
+
+def test_gates_of_a_log_without_a_policy_or_limits() -> None:
+    log = log_of(memory_world(), 1, cleanup_policy=())
+    assert gates_of(log, 1) == [
+        ("policy", False, None, None, "policy", {"policy": "empty"}),
+        ("cleaner_disabled", True, None, None, "cleaner_enabled", {}),
+        ("uncleanable", True, None, None, "never_failed", {}),
+        ("paused", True, None, None, "free", {}),
+        ("empty", True, 70, 1, "size", {"size_bytes": 70}),
+        (
+            *("active_segment", False, 1, 1, "active_segment"),
+            {"active_offset": 1, "dirty_offset": 1, "closed_bytes": 0},
+        ),
+        (
+            *("last_stable_offset", True, 1, 1, "last_stable_offset"),
+            {"stable_offset": 1, "dirty_offset": 1},
+        ),
+        ("min_compaction_lag", True, 1, 1, "old_enough", {"lag_ms": 0}),
+        ("dirty_ratio", False, 0.0, 0.5, "dirty_ratio", {"ratio": 0.0, "threshold_ratio": 0.5}),
+        ("max_compaction_lag", False, 0, 0, "lag_not_set", {}),
+    ]
 
 
 def test_s214_other_policies_and_empty_logs_are_never_cleaned() -> None:
@@ -308,18 +375,6 @@ def test_a_log_that_failed_is_not_tried_again_even_by_force() -> None:
     assert reason(log, uncleanable="bad CRC", force=True) == "uncleanable"
     assert decision(log, uncleanable="bad CRC").binding.text == "bad CRC"
     assert not decision(log, uncleanable="bad CRC").is_candidate
-
-
-def test_gates_carry_their_numbers() -> None:
-    log = log_of(memory_world(), 2, 2, min_cleanable_dirty_ratio=0.75)
-    binding = decision(log, 2).binding
-    assert (binding.value, binding.threshold) == (0.5, 0.75)
-    assert binding.reason == Reason.of("gate.dirty_ratio", ratio=0.5, threshold_ratio=0.75)
-    binding = decision(log, 4).binding
-    assert (binding.value, binding.threshold) == (4, 4)
-    assert binding.reason == Reason.of(
-        "gate.active_segment", active_offset=4, dirty_offset=4, closed_bytes=0
-    )
 
 
 # --- the future -------------------------------------------------------------------------------
