@@ -196,7 +196,7 @@ def _scatter(file: File, redo: Sequence[_Redo], rng: Random) -> None:
         changes = [each.change for each in redo]
         units = rng.randint(0, sum(change.units for change in changes))
         _apply_first(file, redo, _first_units(changes, units))
-    elif choice > 3:
+    elif choice:
         _apply_sectors(file, redo, rng, garbage=choice == 5)
 
 

@@ -335,8 +335,7 @@ class Pending:
             change.places = tuple(map(moved, change.places))
             change.ghost = moved(change.ghost)
         self.ghosts[:] = map(moved, self.ghosts)
-        for path in [path for path in self.files if path.startswith(prefix)]:
-            self.files[moved(path)] = self.files.pop(path)
+        self.files = {moved(path): node for path, node in self.files.items()}
 
     def move_file(self, source: str, target: str) -> None:
         """Record the renaming of a file."""
@@ -390,7 +389,6 @@ class Pending:
             fs.make_dirs(above)
         if change.kind is Kind.CREATE:
             fs.remove(first)
-            self.files.pop(first, None)
         elif change.kind is Kind.MAKE_DIR:
             self.ghosts.append(self.ghost(first))
             fs.rename(first, self.ghosts[-1])

@@ -144,8 +144,9 @@ class FaultyFileSystem(FaultyDisk):
         def has_suffix(call: Call) -> bool:
             return any(path.endswith(suffix) for path in (call.path, call.target) if path)
 
-        when = has_suffix if suffix else None
-        return self.faults.add(kind, error=error, nth=nth, times=times, when=when, written=written)
+        return self.faults.add(
+            kind, error=error, nth=nth, times=times, when=has_suffix, written=written
+        )
 
     def crash(self, mode: CrashMode | None = None) -> MemoryFileSystem:
         """Return the files that a crash now would leave. This file system is not changed.

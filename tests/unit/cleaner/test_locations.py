@@ -77,7 +77,9 @@ def ranges_of(log: Log, size: int) -> list[tuple[int, int]]:
     return [(position // size, count // size) for position, count in log.runtime.fs.reads]
 
 
-def test_batches_without_survivors_are_read_once(log: Log) -> None:
+@pytest.mark.parametrize("room", (9, locations.LOCATIONS_MAX))
+def test_batches_without_survivors_are_read_once(log: Log, room: int, monkeypatch) -> None:
+    monkeypatch.setattr(locations, "LOCATIONS_MAX", room)
     size = put_keys(log, "aaabaaaac")
     stats = run_pass(log)
     # The first batch of a chunk is always read, and then the last one of each key.
@@ -164,21 +166,32 @@ def test_of_a_segment_that_is_clean_in_part_all_is_read(log: Log) -> None:
     assert offsets_in(log) == [0, 1, 2, 3, 7, 8]
 
 
-def test_changes_since_the_mapping_are_reported_with_their_location(log: Log) -> None:
+@pytest.mark.parametrize(("number", "field", "value"), ((7, 16, b"\x07"), (8, 8, b"\x7f")))
+def test_changes_since_the_mapping_are_reported_with_their_location(
+    log: Log, number: int, field: int, value: bytes
+) -> None:
+    """A magic, and a length that reaches beyond the end of the file."""
     size = put_keys(log, "aaabaaaac")
     path = log.segments.first.log_path
 
     def damage() -> None:
         file = log.runtime.fs.open(path, write=True)
-        file.write_at([b"\x07"], 7 * size + 16)  # a magic
+        file.write_at([value], number * size + field)
         file.close()
 
     log.runtime.fs.before[3] = damage
     with pytest.raises(CorruptRecordError) as caught:
         run_pass(log)
-    assert (caught.value.path, caught.value.position) == (path, 7 * size)
+    assert (caught.value.path, caught.value.position) == (path, number * size)
     # The damaged segment was read completely.
-    assert ranges_of(log, size)[4:] == [(0, 9), (7, 2)]
+    assert ranges_of(log, size)[4:] == [(0, 9), (number, 9 - number)]
+
+
+def test_batches_as_large_as_the_buffer_are_passed_over(log: Log) -> None:
+    size = put_keys(log, "aaabaaaac")
+    run_pass(log, config=map_of(100, io_buffer_bytes=size))
+    mapped = [(number, 1) for number in range(9)]
+    assert ranges_of(log, size) == [*mapped, (0, 1), (3, 1), (7, 1), (8, 1)]
 
 
 def test_a_batch_that_is_larger_than_the_buffer_ends_the_skipping(log: Log) -> None:

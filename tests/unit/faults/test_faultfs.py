@@ -1,6 +1,7 @@
 """FaultyFileSystem: the shared suite, then what crashes and failures leave."""
 
 import errno
+from contextlib import closing
 
 import pytest
 
@@ -323,37 +324,122 @@ def test_a_directory_keeps_its_files_through_a_rename(fs):
 
 
 def story(fs):
-    file = fs.open("/data/b", create=True)
+    fs.make_dirs("/data/x")
+    file = fs.open("/data/x/b", create=True)
     file.append([b"one"])
+    file.truncate(2)
     file.sync()
-    fs.rename("/data/b", "/data/c")
+    fs.set_mtime("/data/x/b", 5)
+    fs.rename("/data/x/b", "/data/c")
+    fs.remove("/data/a")
+    fs.remove_dir("/data/x")
     fs.sync_dir("/data")
+
+
+STORY = [
+    (1, Kind.MAKE_DIR, "/data/x", 0, ""),
+    (2, Kind.CREATE, "/data/x/b", 0, ""),
+    (3, Kind.WRITE, "/data/x/b", 3, ""),
+    (4, Kind.TRUNCATE, "/data/x/b", 2, ""),
+    (5, Kind.SYNC, "/data/x/b", 0, ""),
+    (6, Kind.SET_MTIME, "/data/x/b", 0, ""),
+    (7, Kind.RENAME, "/data/x/b", 0, "/data/c"),
+    (8, Kind.REMOVE, "/data/a", 0, ""),
+    (9, Kind.REMOVE_DIR, "/data/x", 0, ""),
+    (10, Kind.SYNC_DIR, "/data", 0, ""),
+]
+
+
+def tree(image):
+    """Return contents and time of each file, and None for each folder."""
+    return {path: each and (each.read(0, each.size), each.mtime_ms) for path, each in image.walk()}
 
 
 def test_operations_are_recorded(fs):
     story(fs)
-    assert [(op.number, op.kind, op.path, op.size) for op in fs.operations] == [
-        (1, Kind.CREATE, "/data/b", 0),
-        (2, Kind.WRITE, "/data/b", 3),
-        (3, Kind.SYNC, "/data/b", 0),
-        (4, Kind.RENAME, "/data/b", 0),
-        (5, Kind.SYNC_DIR, "/data", 0),
-    ]
-    assert fs.operations[3].target == "/data/c"
-    assert fs.operation_count == 5
+    assert fs.operations == STORY
+    assert fs.operation_count == 10
+    assert fs.crash().list_dir("/data") == ["c"]
+    assert after(fs, CrashMode(), "/data/c") == b"on"
 
 
-@pytest.mark.parametrize("number", range(1, 6))
+@pytest.mark.parametrize("number", range(1, 11))
 def test_a_crash_comes_in_the_middle_of_the_chosen_operation(fs, number):
+    before = tree(fs.crash())
     fs.crash_at(number)
-    with pytest.raises(SimulatedCrash):
+    with pytest.raises(SimulatedCrash) as caught:
         story(fs)
     assert fs.crashed
-    assert fs.operation_count == number
-    assert fs.crash().list_dir("/data") == ["a"]
-    kept = fs.crash(NAMES_KEPT)
-    assert kept.list_dir("/data") == (["a", "b"] if number < 4 else ["a", "c"])
-    assert read(kept, "/data/" + ("b" if number < 4 else "c")) == (b"" if number < 4 else b"one")
+    assert fs.operations == STORY[:number]
+    assert str(caught.value) == str(fs.operations[-1])
+    assert tree(fs.crash()) == before
+    kept = [path for path in tree(fs.crash(KEPT)) if path not in ("/", "/data")]
+    assert kept == [
+        *(["/data/a"] if number < 8 else []),
+        *(["/data/c"] if number > 6 else []),
+        *(["/data/x"] if number < 9 else []),
+        *(["/data/x/b"] if 1 < number < 7 else []),
+    ]
+
+
+FOLDERS = (
+    lambda fs: fs.remove("/data/p/d/f"),
+    lambda fs: fs.remove_dir("/data/p/d"),
+    lambda fs: fs.remove("/data/p/e/g"),
+    lambda fs: fs.remove_dir("/data/p/e"),
+    lambda fs: fs.make_dirs("/data/p/new"),
+    lambda fs: write_file(fs, "/data/p/new/h", b"new"),
+    lambda fs: fs.rename("/data/p", "/data/q"),
+    lambda fs: fs.remove("/data/r/z"),
+    lambda fs: fs.rename("/data/o", "/data/r"),
+    lambda fs: fs.make_dirs("/data/r/late"),
+    lambda fs: fs.rename("/data/r", "/data/q/r"),
+    lambda fs: fs.make_dirs("/data/p"),
+    lambda fs: write_file(fs, "/data/p/d", b"a file now"),
+)
+
+
+@pytest.fixture
+def folders():
+    """Folders with a durable file each."""
+    base = MemoryFileSystem(VirtualClock(1_000))
+    for name in ("a", "p/d/f", "p/e/g", "o/i", "r/z"):
+        base.make_dirs(f"/data/{name.rpartition('/')[0]}")
+        write_file(base, f"/data/{name}", name.encode())
+    return FaultyFileSystem(VirtualClock(2_000), base)
+
+
+def test_names_kept_up_to_each_change_of_folders_leave_the_tree_of_that_time(folders):
+    trees = [tree(folders.base)]
+    for change in FOLDERS:
+        change(folders)
+        trees.append(tree(folders.base))
+    assert [
+        tree(folders.crash(CrashMode(Contents.KEPT, Names.PREFIX, names_kept=kept)))
+        for kept in range(len(trees))
+    ] == trees
+
+
+def test_a_removed_folder_returns_where_its_durable_parent_is(folders):
+    before = tree(folders.base)
+    for change in FOLDERS[:4]:
+        change(folders)
+    folders.rename("/data/p", "/data/q")
+    folders.make_dirs("/data/q/new")
+    folders.sync_dir("/data")
+    assert tree(folders.crash()) == {
+        path.replace("/p", "/q"): each for path, each in before.items()
+    }
+
+
+def test_contents_of_a_replaced_file_are_not_of_its_successor(folders):
+    """Also if the successor was never opened."""
+    with closing(folders.open("/data/a", write=True)) as file:
+        file.append([b" and not"])
+    before = tree(folders.base)["/data/p/d/f"]
+    folders.rename("/data/p/d/f", "/data/a")
+    folders.sync_dir("/data")
+    assert tree(folders.crash())["/data/a"] == before
 
 
 def test_nothing_can_be_done_after_the_crash_and_no_except_clause_catches_it(fs):
@@ -408,7 +494,10 @@ def test_a_persistent_failure_lasts_until_it_is_cleared(fs):
             fs.rename("/data/a", "/data/b")
     assert read(fs, "/data/a") == b"0123456789"
     assert fault.hits == 3
+    with pytest.raises(OSError, match="No space"):
+        fs.open("/data/b", create=True)
     fs.faults.clear()
+    assert not fs.exists("/data/b")
     fs.rename("/data/a", "/data/b")
 
 

@@ -34,6 +34,7 @@ from logstore.jit.instructions import Instruction
 from logstore.jit.twins import Twofold
 from logstore.record import kernels as record_kernels
 from logstore.spark.datasource import kernels as datasource_kernels
+from tests.support.world.locks import HeldLock
 
 ROOT = Path(__file__).resolve().parents[3]
 WITHOUT_COMPILER = pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="nothing is compiled")
@@ -117,7 +118,9 @@ def test_files_exist_in_a_cache_that_has_them(room, monkeypatch, tmp_path):
         assert not found.exist()
 
 
-def test_a_group_is_loaded_by_the_first_that_offers_it(room):
+def test_a_group_is_loaded_by_the_first_that_offers_it(room, monkeypatch):
+    lock = HeldLock(policy._deciding)
+    monkeypatch.setattr(policy, "_deciding", lock)
     group = policy.Group("toy")
     calls = []
     assert group.load_by(lambda: calls.append(1))
@@ -129,6 +132,7 @@ def test_a_group_is_loaded_by_the_first_that_offers_it(room):
     assert [other.compile() for _ in range(2)] == [True, False]
     assert not other.load_by(lambda: calls.append(3))
     assert other.load is None
+    assert (lock.entered, lock.depth) == (7, 0)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -194,7 +198,6 @@ def test_rooms_are_compiled_apart(room, monkeypatch):
     assert not jit.pays(other, 0.1)
 
 
-@WITHOUT_COMPILER
 def test_a_room_follows_one_that_is_compiled_and_no_other(room):
     leader = room()
     follower = jit.kernel(FunctionType(sum_of.__code__, {**globals(), "__name__": "other.kernels"}))
@@ -245,6 +248,8 @@ def test_twins_call_twins_all_the_way_down():
     assert type(plain) is FunctionType
     for name in plain.__code__.co_names:
         assert not isinstance(plain.__globals__.get(name), Twofold), name
+    other = record_kernels.varint_size.plain
+    assert other.__globals__ is plain.__globals__, "a module has one world of twins"
 
 
 # --- loading in the background ----------------------------------------------------------------
