@@ -1,5 +1,7 @@
 """Appending: three entry points to the same bytes, and refusals that change nothing."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from logstore.errors import (
     InvalidRecordError,
     InvalidTimestampError,
     KafkaStorageError,
+    MessageSizeTooLargeError,
     RequestError,
 )
 from logstore.record.batch import RecordBatch, build_batch, seal_batch
@@ -19,7 +22,7 @@ from logstore.record.records import Record, encode_records
 from logstore.runtime import Runtime
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
 from logstore.storage.log import NewRecord
-from logstore.storage.log.drafts import RecordArrays, RecordLists, Stamp
+from logstore.storage.log.drafts import AppendInfo, RecordArrays, RecordLists, Stamp
 from logstore.storage.log.epochs import EpochEntry
 from logstore.types import AppendOrigin, TimestampType
 from tests.support.world.builders import (
@@ -115,6 +118,64 @@ def test_every_door_writes_the_same_bytes(codec, timestamp_type):
         for offset, r in enumerate(expected)
     ]
     assert [batch.codec for batch in batches_of(written[0][0][log_name(0)])] == [codec] * 5
+
+
+@pytest.mark.parametrize(
+    ("config", "appends", "error"),
+    (
+        ({}, 1, None),
+        ({"index_interval_bytes": 1}, 1, None),
+        ({"index_interval_bytes": 1, "segment_index_bytes": 16}, 4, None),
+        ({"segment_bytes": 700}, 4, None),
+        ({"compression_type": "gzip"}, 4, None),
+        ({"message_timestamp_type": LOG_APPEND_TIME}, 4, None),
+        ({"cleanup_policy": ("compact",)}, 3, InvalidRecordError),
+        ({"max_message_bytes": 300}, 2, MessageSizeTooLargeError),
+        ({"logstore_batch_max_records": 3}, 3, MessageSizeTooLargeError),
+    ),
+)
+def test_parts_are_appended_at_once_or_one_by_one_to_the_same_bytes(config, appends, error):
+    keys = BytesColumn.from_list([None if row == 9 else b"k%d" % row for row in range(12)])
+    values = BytesColumn.from_list([b"v" * (300 if row == 6 else row) for row in range(12)])
+    bounds = (1, 2, 5, 8, 12)
+
+    def parts(log):
+        yield from log.writer.append_parts(RecordArrays(keys, values), bounds)
+
+    def requests(log):
+        yield from log.writer.append_parts(
+            RecordArrays(keys, values), bounds, request=lambda append: append()
+        )
+
+    def batches(log):
+        for first, last in pairwise(bounds):
+            part = RecordArrays(keys.slice(first, last), values.slice(first, last))
+            yield log.writer.append_records(part)
+
+    written = []
+    for append in (parts, requests, batches):
+        world = memory_world()
+        log = world.log(**config)
+        log.writer.append_batches(batch(0, 2, timestamp=NOW))
+        world.clock.advance(ms=5)
+        infos, refusal = [], None
+        try:
+            infos.extend(append(log))  # keeps those before an error
+        except RequestError as refused:
+            refusal = type(refused), str(refused), getattr(refused, "record_errors", None)
+        assert (refusal and refusal[0]) == error
+        assert len(infos) == (appends if append is parts else 4 if error is None else appends)
+        assert [info.first_offset for info in infos] == [3, 4, 7, 10][: len(infos)]
+        assert infos[-1].last_offset == log.log_end_offset - 1
+        whole = AppendInfo(
+            *(3, log.log_end_offset - 1, NOW + 5, infos[0].log_append_time),
+            *(sum(info.records for info in infos), sum(info.size_bytes for info in infos), None),
+        )
+        assert append is not parts or len(infos) > 1 or infos == [whole]
+        written.append((world.files(), log.log_end_offset, refusal, whole))
+        log._check()
+        log.close()
+    assert written[0] == written[1] == written[2]
 
 
 # -- batches of producers --------------------------------------------------------------------
