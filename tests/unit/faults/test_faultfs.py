@@ -550,7 +550,11 @@ def test_a_failed_directory_sync_leaves_the_names_pending(fs):
 
 
 def test_a_failure_without_a_change_is_not_recorded(fs):
+    closed = fs.open("/data/a", write=True)
+    closed.close()
     for use in (
+        lambda: closed.truncate(0),
+        lambda: closed.write_at([b"x"], 0),
         lambda: fs.remove("/data/none"),
         lambda: fs.remove("/data"),
         lambda: fs.remove_dir("/data/none"),

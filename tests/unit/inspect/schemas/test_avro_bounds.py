@@ -62,6 +62,7 @@ def refusal(schema, payload, **named):
         ({**DECIMAL, "type": "fixed", "name": "F", "size": 4}, False),
         (record("int", DECIMAL), True),
         (["null", DECIMAL], True),
+        (record("int", {"type": DECIMAL}), True),
         ({"type": "array", "items": DECIMAL}, True),
         ({"type": "map", "values": DECIMAL}, True),
     ),
