@@ -270,10 +270,7 @@ def test_only_positive_first_timestamps_and_closed_segments_count_for_the_lag() 
 
 
 def gates_of(log: Log, checkpoint: int, **circumstances: object) -> list[tuple]:
-    """Return each gate as its name, state, value, threshold, and the code and values of a reason.
-
-    The names of the values are those of the templates (`logstore.reasons.templates`).
-    """
+    """Return each gate as a tuple, with code and values of its reason."""
     return [
         (*gate[:4], gate.reason.code.removeprefix("gate."), gate.reason.values)
         for gate in decision(log, checkpoint, **circumstances).gates

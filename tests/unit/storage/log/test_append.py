@@ -385,7 +385,7 @@ def test_times_at_the_bounds_pass_and_beyond_are_named(world, door, count):
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("others", (0, 1500))
 def test_all_wrong_records_of_a_batch_are_named_up_to_a_limit(door, others):
-    """Of a record that breaks two rules, the missing key is reported."""
+    """A record that breaks two rules is reported for its missing key."""
     log = memory_world().log(
         cleanup_policy=("compact",),
         message_timestamp_before_max_ms=1000,
