@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from logstore.coordinator.host import NO_EPOCH
-from logstore.coordinator.transactions.produce import append_as_client
+from logstore.coordinator.transactions.produce import add_to_transaction, append_as_client
 from logstore.coordinator.transactions.state import (
     LAST_EPOCH,
     ProducerIdAndEpoch,
@@ -46,15 +46,19 @@ def end(bench, producer, *, commit=True, version=V2):
     return bench.coordinator.end_transaction("x", producer, commit=commit, version=version)
 
 
-def send(bench, producer, tp=T0, sequence=0, *, adds=True):
-    """Send a batch of one record, as a Produce request of version 12 does."""
-    data = build_batch(
+def encoded(bench, producer, sequence=0, *, is_transactional=True):
+    return build_batch(
         [Record(0, bench.clock.now_ms(), b"k", b"v")],
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         base_sequence=sequence,
-        is_transactional=True,
+        is_transactional=is_transactional,
     )
+
+
+def send(bench, producer, tp=T0, sequence=0, *, adds=True):
+    """Send a batch of one record, as a Produce request of version 12 does."""
+    data = encoded(bench, producer, sequence)
     return append_as_client(bench.broker.manager, bench.coordinator, tp, data, "x", adds=adds)
 
 
@@ -274,6 +278,33 @@ def test_the_first_batch_adds_its_partition(bench, producer):
     send(bench, producer, sequence=1)
     assert bench.coordinator.transactions()["x"].partitions == {T0, T1}
     assert len(stored(bench)) == 3, "known partitions are not stored again"
+
+
+def test_the_partitions_of_a_request_are_added_with_one_record(bench, producer):
+    """If the batch is transactional and begins the transaction in an existing topic."""
+    bench.broker.create_topic("u")
+    open_one, plain = TopicPartition("t", 2), TopicPartition("u", 0)
+    send(bench, producer, open_one)
+    before, data = len(stored(bench)), encoded(bench, producer)
+    add_to_transaction(
+        bench.broker.manager,
+        bench.coordinator,
+        "x",
+        [
+            (TopicPartition("no", 0), data),
+            (plain, encoded(bench, producer, is_transactional=False)),
+            (T1, data),
+            (TopicPartition(TRANSACTION_STATE_TOPIC, 0), data),
+            (open_one, encoded(bench, producer, 1)),
+            (plain, data[:60]),
+            (T0, data),
+        ],
+    )
+    assert bench.coordinator.open_partitions("x", producer) == {T0, T1, open_one}
+    assert len(stored(bench)) == before + 1
+    wrong = encoded(bench, producer._replace(producer_epoch=9))
+    add_to_transaction(bench.broker.manager, bench.coordinator, "x", [(plain, wrong)])
+    assert len(stored(bench)) == before + 1
 
 
 def test_a_batch_of_an_older_epoch_adds_nothing(bench, producer):
