@@ -186,6 +186,9 @@ class LogMachine(AppendingMachine):
         self.tally["truncated inside a batch"] += any(
             b.base_offset < offset <= b.last_offset for b in batches
         )
+        # A snapshot may know a transaction whose marker is gone and whose records were deleted.
+        reopened = {b.producer_id for b in batches if b.marker and b.last_offset >= offset}
+        self.half_known |= reopened - self.model.open_transactions().keys()
         self.after_truncation(done, known=known)
 
     @several_batches
@@ -368,8 +371,7 @@ class LogMachine(AppendingMachine):
         most = min([model.high_watermark, *(first[p] for p in first.keys() - self.half_known)])
         least = min([most, *first.values()])
         if model.high_watermark < model.end or self.half_known - first.keys():
-            # A replay may adopt transactions whose markers are above it, and a snapshot may know a
-            # transaction whose marker was truncated and whose records were deleted.
+            # A replay may adopt transactions whose markers are above it.
             least = model.start
         assert least <= self.log.last_stable_offset <= most
 
