@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from weakref import WeakSet
 
 FORK_WAIT_S = 10.0
 """Longest time for which a fork waits for a background thread."""
 
-_started: list[threading.Thread] = []
+_started: WeakSet[threading.Thread] = WeakSet()
 
 
 def run_in_background(name: str, action: Callable[[], object]) -> None:
@@ -32,11 +33,11 @@ def run_in_background(name: str, action: Callable[[], object]) -> None:
     """
     thread = threading.Thread(target=action, name=f"logstore-{name}", daemon=True)
     thread.start()
-    _started.append(thread)
+    _started.add(thread)
 
 
 def _wait_before_fork() -> None:
-    for thread in _started:
+    for thread in list(_started):
         if thread is not threading.current_thread():
             thread.join(FORK_WAIT_S)
 

@@ -1,8 +1,11 @@
 """Background threads: only a fork waits for them."""
 
+import gc
 import os
 import signal
 import threading
+import time
+import weakref
 
 import pytest
 
@@ -45,3 +48,16 @@ def test_a_process_ends_without_it():
     ended.set()
     thread.join(DEADLINE_S)
     assert thread.daemon
+
+
+def test_a_thread_that_has_ended_is_forgotten():
+    """Each listener starts one, and a process may open thousands of listeners."""
+    seen = []
+    background.run_in_background(
+        "test", lambda: seen.append(weakref.ref(threading.current_thread()))
+    )
+    deadline = time.monotonic() + DEADLINE_S
+    while not seen or seen[0]() is not None:
+        assert time.monotonic() < deadline
+        gc.collect()
+        time.sleep(0.01)
