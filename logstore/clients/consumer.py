@@ -717,7 +717,8 @@ class Consumer:
             self._watch_topics()
             if self._membership is not None:
                 self._follow_group(self._membership)
-        if self._clock.monotonic_ms() >= self._next_commit_ms:
+        now_ms = self._clock.monotonic_ms()
+        if self.config.enable_auto_commit and now_ms >= self._next_commit_ms:
             self._commit_automatically()
 
     def _watch_topics(self) -> None:
