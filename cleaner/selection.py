@@ -24,7 +24,7 @@ DIRTY = "dirty"
 UNCLEANABLE = "uncleanable"
 ACTIVE = "active"
 SECTIONS = (CLEAN, DIRTY, UNCLEANABLE, ACTIVE)
-"""The sections of a log. See `section_of`."""
+"""The sections of a log; see `section_of`."""
 
 _STANDING_GATES = ("policy", "cleaner_disabled", "uncleanable", "paused")
 """Gates that neither time nor appends can open."""

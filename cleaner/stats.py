@@ -19,7 +19,7 @@ FATE_NAMES = (
     "control_expired",
     "null_key",
 )
-"""Names of the fates, by kernel code."""
+"""Names of the fates by kernel code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,13 +86,13 @@ _NAMES_BY_CODE = """
     STREAMS_INVALID_TOPOLOGY_EPOCH STREAMS_TOPOLOGY_FENCED SHARE_SESSION_LIMIT_REACHED
 """
 KAFKA_CODES = {"UNKNOWN_SERVER_ERROR": -1, **{n: i for i, n in enumerate(_NAMES_BY_CODE.split())}}
-"""The number of every error of Kafka's protocol by its name, as of Kafka 4.3."""
+"""The error codes of Kafka's protocol by name, as of Kafka 4.3."""
 
 
 COORDINATOR_ERRORS = frozenset(
     ["COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"]
 )
-"""Errors after which a client finds its coordinator again."""
+"""Errors after which a client looks up its coordinator again."""
 
 RETRIABLE_ERRORS = frozenset(
     [
@@ -126,7 +126,7 @@ RETRIABLE_ERRORS = frozenset(
         "FETCH_SESSION_TOPIC_ID_ERROR",
     ]
 )
-"""Errors after which Kafka's clients retry: its RetriableExceptions."""
+"""Errors after which Kafka's clients retry (RetriableException)."""
 
 
 _WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")

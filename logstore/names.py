@@ -30,7 +30,7 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 LOCK_FILE = ".lock"
 
 META_PROPERTIES = "meta.properties"
-"""Kafka's file with the broker and the cluster of a data directory."""
+"""Kafka's file with the node id and cluster id of a data directory."""
 
 PRODUCER_IDS_FILE = "logstore-producer-ids.json"
 """The file with the producer ids that were assigned."""
@@ -42,7 +42,7 @@ CONTROLLER_DIR = "controller"
 """The folder of the controller in a cluster's directory."""
 
 FORMER_COORDINATOR_DIR = "coordinator"
-"""The folder of groups and transactions that earlier versions had in a cluster's directory."""
+"""The directory of groups and transactions that earlier versions created in a cluster directory."""
 
 METADATA_LOG_DIR = "__cluster_metadata-0"
 """The folder of a KRaft node's metadata log, which is not a partition."""

@@ -15,10 +15,10 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
 BROKER_ID = 0
-"""The default number of a broker."""
+"""The default node id."""
 
 CLUSTER_ID = "logstore"
-"""The default id of a cluster."""
+"""The default cluster id."""
 
 INT16_MAX = 2**15 - 1
 INT32_MAX = 2**31 - 1

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 BATCH_GROUPS = 16
-"""Maximum number of groups swapped together. Appends wait for their renames and syncs."""
+"""Maximum number of groups swapped together. Appends wait for their renames and fsyncs."""
 
 BATCH_BYTES = 1024 * 1024
 """Maximum total size of sources that are swapped together.

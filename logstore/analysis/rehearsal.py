@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 RehearsalProgress = Callable[[str, int, int], None]
 
 _TIME_ENDS_MS = INT64_MAX // 2
-"""Later times mean never."""
+"""Times above this mean never."""
 
 
 _PASSES_AGAIN = 3

@@ -57,7 +57,7 @@ NAMES_MAX = 1000
 """Maximum number of header names, and of producers, counted individually."""
 
 OTHERS = "(others)"
-"""Name for all others."""
+"""Name under which all others are counted."""
 
 DEAD = (
     *("superseded", "tombstone", ABORTED, OPEN_TRANSACTION, UNSTABLE, "control"),
@@ -73,7 +73,7 @@ GROUP_RECORDS = 1 << 10
 """Maximum number of records in batches that are counted together."""
 
 GROUP_BYTES = 1 << 20
-"""Maximum size of these records."""
+"""Maximum total size of batches that are counted together."""
 
 _HASHES = 1 << 32
 

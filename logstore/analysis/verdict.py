@@ -54,7 +54,7 @@ STATES = (DAMAGED, UNCLEANABLE, DUE, WAITING, NOTHING_TO_DO, NOT_COMPACTED, UNKN
 
 HEADERS = "headers"
 RECORDS = "records"
-"""The parts of a log that a verdict is based on: its batch headers, or all of its records, too."""
+"""The parts of a log on which a verdict is based: its batch headers, or also all records."""
 
 EMPTY_LISTED = 3
 """Maximum number of empty partitions that a table lists. More are only counted."""

@@ -52,7 +52,7 @@ CLEANER_KEYS = (
 _TOPIC_SYNONYMS = frozenset(row.synonyms[0].key for row in TOPIC_KEYS.values() if row.synonyms)
 
 LISTENER_KEYS = ("max.connections", "max.connections.per.ip")
-"""Changes of these keys apply to new connections of a listener."""
+"""Changes to these keys apply to new connections of a listener."""
 
 RECONFIGURABLE_KEYS = (
     frozenset(

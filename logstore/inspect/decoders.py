@@ -141,7 +141,7 @@ DECODERS: Mapping[str, Callable[[Record], Texts]] = {
     REMOTE_LOG_METADATA_TOPIC: remote_log_metadata_texts,
     SHARE_GROUP_STATE_TOPIC: share_group_state_texts,
 }
-"""By topic."""
+"""The decoders by topic."""
 
 
 # -- decoders by class ---------------------------------------------------------------------------

@@ -208,7 +208,7 @@ def _crc32c_step(builder: Any, crc: Any, word: Any) -> Any:
 
 
 HAS_CRC_INSTRUCTION = _target_has("crc32")
-"""Whether the processor has a CRC-32C instruction. Otherwise kernels use tables."""
+"""Whether the processor has a CRC-32C instruction. If not, kernels use tables."""
 
 crc32c_u64 = _crc32c_instruction if HAS_CRC_INSTRUCTION else None
 

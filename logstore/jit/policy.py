@@ -110,7 +110,7 @@ class Group:
 
 
 loading_here: ContextVar[Group | None] = ContextVar("loading_here", default=None)
-"""The group that is being loaded by this thread, and runs compiled only in it."""
+"""The group that this thread is loading, and that only runs compiled in this thread."""
 
 groups: dict[str, Group] = {}
 """Groups by package name."""

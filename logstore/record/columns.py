@@ -403,7 +403,7 @@ def _decoded(
 
 
 _NO_HEADERS_COLUMN = BytesColumn(_NO_HEADERS, _NO_STARTS, _NO_SIZES, 0)
-"""Headers of records that have none."""
+"""Encoded headers of records without headers."""
 
 
 def _read_only(data: NDArray[np.uint8]) -> NDArray[np.uint8]:

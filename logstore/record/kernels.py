@@ -621,7 +621,7 @@ PLANNED_ROWS = 64
 """Number of records planned at once."""
 
 PLANNED_VARINT = np.uint64(1 << 28)
-"""Zigzag values below this take at most four bytes. A planned record has no others."""
+"""Zigzag values below this take at most four bytes. A planned record only has such values."""
 
 OUT_SLACK = 128
 """Bytes needed after the key and value of a planned record, for its lengths and for whole-block

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from weakref import WeakSet
 
 FORK_WAIT_S = 10.0
-"""Longest time for which a fork waits for a background thread."""
+"""Maximum time for which a fork waits for a background thread, in seconds."""
 
 _started: WeakSet[threading.Thread] = WeakSet()
 

@@ -22,7 +22,7 @@ RUNS_MAX = 100_000
 """Maximum number of due times in one wait, and of additional runs at one due time."""
 
 POLL_S = 0.01
-"""Interval at which a wait that only another thread can end evaluates its predicate."""
+"""Interval at which a wait that only a different thread can end evaluates its predicate."""
 
 
 class DeterministicScheduler(QueueScheduler):

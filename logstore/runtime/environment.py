@@ -16,7 +16,7 @@ from logstore.runtime.scheduler import Scheduler
 from logstore.runtime.threads import ThreadScheduler
 
 Random = random.Random
-"""A source of randomness; the engine imports it by this name."""
+"""A random source, which the engine imports by this name."""
 
 VERIFY = os.environ.get("LOGSTORE_VERIFY") == "1"
 """Whether each change of a log is followed by its `_check()`. This is enabled in all tests."""

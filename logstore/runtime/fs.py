@@ -196,7 +196,7 @@ PARTING_SUFFIX = ".tmp"
 _BLOCK_BYTES = 1 << 20
 
 _LINKS_NOT = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
-"""Errors of `link` on another file system, on one without links, and at the last link."""
+"""Errors of `link` across file systems, on file systems without links, and at the limit."""
 
 
 def _kind_of(entry: os.DirEntry[str]) -> FileKind:

@@ -26,7 +26,7 @@ from weakref import WeakSet, WeakValueDictionary
 from logstore.errors import IllegalStateError, LogStoreError
 
 _USES = ("__call__", "__contains__", "__enter__", "__getitem__", "__iter__", "__len__", "__next__")
-"""Special methods that use an object; the others only describe or leave it."""
+"""Special methods that use an object. All others only describe or exit it."""
 
 _FORKED = (
     "belongs to the process that opened it, of which this one is a fork: it goes on there, and"

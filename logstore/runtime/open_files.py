@@ -17,7 +17,7 @@ OPEN_FILES_MIN = 64
 """Number of files that remain open even if the limit of the process is low."""
 
 SHARE = 4
-"""One in this many descriptors of the process is used. The rest is left to other code."""
+"""One in this many descriptors of the process is used. The rest are left to other code."""
 
 TRIES_MAX = 8
 """Number of files passed over for each opened one because they cannot be closed."""

@@ -15,7 +15,7 @@ PATTERN_CHARACTERS_MAX = 10_000
 """Maximum length of a pattern; Kafka has no limit."""
 
 PATTERN_BYTES_MAX = 1 << 20
-"""Maximum memory of a compiled pattern. A larger one is refused."""
+"""Maximum memory of a compiled pattern. Larger patterns are refused."""
 
 
 def compile_pattern(text: str, *, is_prefix: bool = False) -> Callable[[str], bool]:

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 
 Unsubscribe = Callable[[], object]
-"""Ends a subscription. A second call does nothing."""
+"""Ends a subscription. A second call has no effect."""
 
 
 class Signal(Generic[P]):

@@ -56,7 +56,7 @@ PARTITIONS_MAX = 256
 """Maximum number of partitions in a recording."""
 
 ARRIVALS_MIN = 100
-"""With fewer arrivals, cleaned records are used too."""
+"""With fewer arrivals, cleaned records are used as well."""
 
 _FOLD_RECORDS = 1 << 17
 _HASHED = xxhash.xxh3_64_intdigest

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from logstore.workload.recorded import Recorded
 
 RECORDED = "recorded"
-"""Name of the key distribution that is recorded in a directory."""
+"""Name of the key distribution recorded in a directory."""
 
 SAMPLES_MAX = 2_000
 

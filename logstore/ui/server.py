@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 TOKEN_BYTES = 32
 CONNECTIONS_MAX = 256
-"""Maximum number of connections. Others get status 503."""
+"""Maximum number of connections. Further clients get status 503."""
 
 IDLE_S = 60
 """Time after which idle connections are closed."""

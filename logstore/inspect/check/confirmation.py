@@ -16,7 +16,7 @@ from logstore.inspect.check.segment import CheckCounts
 from logstore.runtime import Clock
 
 MAX_PASSES = 5
-"""Largest number of passes. Two are enough without damage unless files change during each."""
+"""Maximum number of passes. Without damage, two suffice unless files change during each."""
 
 PAUSE_SECONDS = 0.05
 """Pause after the first pass. It is longer than the time between the steps of a swap."""

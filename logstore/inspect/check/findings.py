@@ -17,7 +17,7 @@ SEVERITIES = (ERROR, WARNING, INFO)
 """Severities, most severe first."""
 
 LIMIT = 100
-"""Largest number of findings of one check in one file that are listed. The rest are counted."""
+"""Maximum number of findings to list per check and file. Further findings are counted."""
 
 _PREFIX = "check."
 
@@ -40,7 +40,7 @@ _UNITS = {
     "at_ms": "max_timestamp delete_horizon time_index_last",
 }
 _UNIT_OF = {check: unit for unit, checks in _UNITS.items() for check in checks.split()}
-"""Unit of the numbers that a check compares, if they are all of one kind."""
+"""Unit of the numbers that a check compares, if they all have the same unit."""
 
 
 class CheckFinding(NamedTuple):

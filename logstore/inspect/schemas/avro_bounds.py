@@ -15,22 +15,22 @@ from logstore.errors import InvalidRecordError
 from logstore.record.varint import decode_varint, decode_varlong
 
 DEPTH_MAX = 100
-"""Largest depth of nested values, as in Protobuf's libraries."""
+"""Maximum nesting depth of values, as in Protobuf's libraries."""
 
 ITEMS_MAX = 100_000
-"""Largest number of array items and map entries in a value."""
+"""Maximum number of array items and map entries in a value."""
 
 DECIMAL_BYTES_MAX = 1024
-"""Largest size of a decimal."""
+"""Maximum size of a decimal."""
 
 SCHEMA_DEPTH_MAX = 200
-"""Largest depth of nested JSON in a schema."""
+"""Maximum nesting depth of JSON in a schema."""
 
 _EXPANDED_MAX = 200_000
-"""Largest number of types in a schema, counting a named type wherever it is used."""
+"""Maximum number of types in a schema, counting a named type at each use."""
 
 _FREE_VALUES_MAX = 64
-"""Largest number of values without bytes in a value, beyond four for each byte."""
+"""Maximum number of values without bytes in a value, beyond four per byte."""
 
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _LENGTH_PREFIXED = ("bytes", "string")

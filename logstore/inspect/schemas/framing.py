@@ -17,7 +17,7 @@ MAGIC = 0
 _FRAME = struct.Struct(">BI")
 FRAME_BYTES = _FRAME.size
 INDEXES_MAX = 64
-"""Largest number of message indexes; deeper nesting is treated as damage."""
+"""Maximum number of message indexes. Deeper nesting is treated as damage."""
 
 
 class Framed(NamedTuple):

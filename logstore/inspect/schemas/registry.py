@@ -25,16 +25,16 @@ from logstore.types import INT32_MAX
 TOPIC = "_schemas"
 
 SCHEMA_BYTES_MAX = 1 << 20
-"""Largest size of a schema's text."""
+"""Maximum size of a schema's text."""
 
 TOTAL_BYTES_MAX = 64 << 20
-"""Largest size of all texts."""
+"""Maximum total size of all texts."""
 
 REFERENCES_MAX = 200
-"""Largest number of schemas that a schema refers to, directly or not."""
+"""Maximum number of schemas that a schema refers to, directly or indirectly."""
 
 DECOMPRESSION_MAX = 64 << 20
-"""Largest size of a decompressed batch."""
+"""Maximum size of a decompressed batch."""
 
 COMPILE_SECONDS = 20
 """Time limit for compiling a Protobuf schema."""

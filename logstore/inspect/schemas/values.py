@@ -14,7 +14,7 @@ from logstore.errors import InvalidRecordError
 from logstore.record.json_text import to_base64
 
 DEPTH_MAX = 500
-"""Largest depth of nested JSON, which leaves room for encoding it again."""
+"""Maximum nesting depth of JSON, which leaves room for encoding it again."""
 
 
 def parse_json(data: bytes) -> Any:  # noqa: ANN401  # as json has it

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _UNSET = -1
 _ID_KEYS = {"0": "broker.id", "1": "node.id"}
-"""The key of the broker's number, by version of the file."""
+"""The key of the node id, by version of the file."""
 
 
 class BrokerIdentity(NamedTuple):

@@ -45,7 +45,7 @@ DATA_DIRECTORY_FILES = frozenset(
         LOCK_FILE,
     }
 )
-"""Files that a broker keeps in a data directory, and never in a partition's folder."""
+"""Files that a broker creates in data directories but never in partition folders."""
 
 _BROKER_DIR = re.compile(r"broker-([0-9]+)", re.ASCII)
 

@@ -21,16 +21,16 @@ from logstore.runtime.fs import File, FileSystem
 from logstore.runtime.open_files import OPEN_FILES
 
 FENCE_ENTRIES = 64
-"""One key per so many entries is retained in memory, so a search needs one small read."""
+"""One key per this many entries is cached in memory, so a search needs one small read."""
 
 PAGE_ENTRIES = 128
-"""Most entries in the last read of a search. A wider range is halved first."""
+"""Maximum number of entries in the last read of a search. A wider range is halved first."""
 
 CHUNK_ENTRIES = 2048
-"""Entries an iteration reads at a time."""
+"""Number of entries that an iteration reads at a time."""
 
 Row = tuple[int, ...]
-"""The numbers of one entry, as stored (offsets still relative)."""
+"""The numbers of an entry, as stored (with relative offsets)."""
 
 
 class Column(NamedTuple):

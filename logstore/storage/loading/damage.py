@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _EFFORT = 1 << 30
 """Maximum number of bytes to search for a valid batch.
 
-If none is found in them, one is assumed to follow.
+If none is found, one is assumed to follow.
 """
 
 

@@ -692,7 +692,7 @@ class LogLoader:
 
 
 _NOT_LOADED = -1
-"""Map end offset of a producer state that must be loaded again."""
+"""Map end offset of a producer state that must be reloaded."""
 
 
 def _without_location(reason: str | None) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 _EFFORT = 1 << 30
-"""Most bytes to search for valid batches."""
+"""Maximum number of bytes to search for valid batches."""
 
 
 class Tail(NamedTuple):

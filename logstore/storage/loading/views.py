@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 9
-"""Most attempts to load a view. The pauses between them take 1.25 s at most."""
+"""Maximum number of attempts to load a view. The pauses take at most 1.25 s in total."""
 
 FIRST_PAUSE_MS = 5
-"""Pause before the second attempt. Each further pause is twice as long."""
+"""Pause before the second attempt. Each further pause is twice as long as the last."""
 
 HELD_FILES_MAX = 512
 """Maximum number of files of views that are kept open.

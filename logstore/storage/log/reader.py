@@ -81,7 +81,7 @@ class FetchResult(NamedTuple):
 
 
 ATTEMPTS_MAX = 16
-"""Most attempts to read a log that changes each time. The last one holds the log's lock."""
+"""Maximum number of attempts to read a changing log. The last one holds the log's lock."""
 
 _NOTHING = FetchResult(b"", False, (), None, 0)
 

@@ -130,7 +130,7 @@ class _Removed(NamedTuple):
 
 
 Predicate = Callable[["LogSegment", "LogSegment | None"], _Verdict]
-"""Judges a segment, given the next one or None."""
+"""Judges a segment, given the next segment or None."""
 
 
 def decide_retention(

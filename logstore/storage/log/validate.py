@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NULL_KEY = "Compacted topic cannot accept message without key"
 
 RECORD_ERRORS_MAX = 1000
-"""Most records of one batch that an error names. A batch may have a million wrong ones."""
+"""Maximum number of records that an error names. A batch may have a million invalid ones."""
 
 
 def target_codec(config: LogConfig, source: Codec) -> Codec:

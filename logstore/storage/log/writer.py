@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from logstore.storage.segment.values import RollReason
 
     Produced = Sequence[tuple[BatchHeader, EndTxnMarker | None]]
-    """Headers of the batches of producers, with the marker of each, if it is one."""
+    """Headers of batches that have a producer, each with its transaction marker or None."""
 
 _new = tuple.__new__  # see `logstore.storage.log.drafts`
 

@@ -20,7 +20,7 @@ from logstore.types import (
 )
 
 BATCHES_REMEMBERED = 5
-"""Batches a producer may have in flight, and so the reach of duplicate detection."""
+"""Number of batches that a producer may have in flight; limits duplicate detection."""
 
 NO_COORDINATOR_EPOCH = -1
 
