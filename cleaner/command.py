@@ -172,7 +172,7 @@ class CleanCommand:
             return log
 
     def _clean(self, log: Log) -> None:
-        """Run a pass, then decide whether the log needs another one."""
+        """Run a pass, then decide whether the log needs a further pass."""
         number = self._passes.get(log, 0) + 1
         result = self._pass(log, self._due[log].state, number)
         with self._lock:

@@ -62,7 +62,7 @@ class CleanerConfig:
     dedupe_buffer_bytes : int
         This thread's share of the memory that limits the number of keys in the map.
     load_factor : float
-        Fraction of the slots that may be used, in (0, 1].
+        Fraction of the counted slots (`slots`) that may be used, in (0, 1].
     io_buffer_bytes : int
         Number of bytes read at once. A larger batch is still read as a whole.
 

@@ -48,7 +48,7 @@ class CleanerStats:
     map_entries : int
         Number of distinct keys.
     map_utilization : float
-        Entries divided by slots.
+        Entries divided by counted slots; see `KeyMap.utilization`.
     fates : mapping of str to int
         Number of source records by fate. They add up to `messages_read`.
     index_ms, clean_ms : int

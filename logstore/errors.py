@@ -176,7 +176,7 @@ class InvalidConfigurationError(LogStoreError, ValueError):
     key : str or None
         The invalid key as given, or None if the error is not about a key.
     nearest : str or None
-        The closest known key if the key is unknown, or None.
+        The closest known key if the key is unknown, otherwise None.
     """
 
     kafka_error = "INVALID_CONFIG"

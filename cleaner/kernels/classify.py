@@ -121,8 +121,8 @@ def borrowed_rules(rules: PassRules) -> PassRules:
 class Judging(NamedTuple):
     """Output arrays and scratch space of `classify_batches`."""
 
-    codes: Bytes  # (n,): fates of looked-up records, one batch after another
-    kept_starts: Int64s  # (n,): start of each retained record, one batch after another
+    codes: Bytes  # (n,): fates of looked-up records, batch by batch
+    kept_starts: Int64s  # (n,): start of each retained record, batch by batch
     keys: Keys  # room for GROUP_RECORDS, or the records of the largest batch
     tally: Int64s  # (TALLIES,): totals by fate, records read and written, and TALLY_BOUND
 

@@ -45,7 +45,7 @@ def list_records(
     table : (rows, TABLE_COLUMNS) int64
         Output of `classify_batches`. In chunks that were not classified, `COL_PARSED` is 0.
     codes : (parsed,) uint8
-        Fates of the records of parsed batches, one batch after another.
+        Fates of the records of parsed batches, batch by batch.
     unread_fates : (rows,) uint8
         Fate of the records in each batch that was not parsed.
     key_map : MapArrays

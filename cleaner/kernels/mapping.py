@@ -77,9 +77,9 @@ class KeyBlock(NamedTuple):
     offsets: Int64s
     rows: Int64s  # row of the chunk's table
     messages: Int64s  # number of messages in the chunk before the record
-    versions: Int64s  # only for version strategies, like the next two
+    versions: Int64s  # only for version strategies, as is `found`
     found: Int64s  # FOUND, MISSING or MALFORMED
-    displaced: Int64s  # previously mapped offset (without versions only)
+    displaced: Int64s  # previously mapped offset; only without versions
 
     @classmethod
     def empty(cls) -> KeyBlock:

@@ -1,6 +1,6 @@
 """The map with versions (KIP-280): for each key, the record with the highest order.
 
-It has three words per slot. Word 1 contains the version. Word 2 contains the offset, PRESENT,
+The map has three words per slot. Word 1 contains the version. Word 2 contains the offset, PRESENT,
 LATER_LOSER and 22 bits of the hash. The order of a record is (has a version, version, offset).
 Source: docs/spec/cleaner.md §13.
 """
@@ -192,9 +192,9 @@ def put_order(
     """Enter a record under its key's hash. Inserted records must come first, in offset order.
 
     The record with the lower order is superseded. If it has the higher offset, the entry is marked
-    LATER_LOSER. The mark is cleared when an inserted record supersedes all of them, because records
-    of the clean section have lower offsets than the superseded record (docs/spec/cleaner.md §13.3,
-    §13.5).
+    LATER_LOSER. The mark is cleared when an inserted record supersedes all records of the key,
+    because records of the clean section have lower offsets than the superseded record
+    (docs/spec/cleaner.md §13.3, §13.5).
 
     Parameters
     ----------

@@ -264,7 +264,7 @@ class SeedPass:
     def _may_win(self, segment: LogSegment, strategy: Strategy) -> bool:
         if strategy.name != TIMESTAMP:
             return True
-        # If timestamps are equal, the later offset survives, which is the mapped record's.
+        # If timestamps are equal, the mapped record survives, because its offset is higher.
         largest = segment.max_timestamp_so_far.timestamp
         return largest < 0 or largest > self._map.state.min_version
 

@@ -113,7 +113,7 @@ class KeyMap:
     memory_bytes : int
         Size of the buffer, which determines the capacity.
     load_factor : float
-        Fraction of the slots that may be used.
+        Fraction of the counted slots (`ENTRY_BYTES` each) that may be used.
     base_offset : int
         Lowest offset that can be mapped. Slots store offsets relative to it in 40 bits.
     max_entries : int, optional
@@ -179,7 +179,7 @@ class KeyMap:
 
     @property
     def utilization(self) -> float:
-        """Entries divided by slots, from 0 to the load factor."""
+        """Entries divided by counted slots, from 0 to the load factor."""
         return len(self) / self.capacity
 
     def clear(self) -> None:

@@ -79,7 +79,8 @@ class Rules(NamedTuple):
     strategy : Strategy
         Compaction strategy. With the default, offset, the other attributes are ignored.
     keep_offset : int
-        Offset of the record that is always retained (the last one in the log), or -1.
+        Offset of the record that is always retained (the last one in the log), or -1 if there is
+        none.
     safe_ms : int
         Latest delete horizon for which this pass compares all earlier appends.
     """

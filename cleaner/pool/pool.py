@@ -1,6 +1,6 @@
 """The pool of cleaner threads.
 
-It starts and stops with the log manager. Workers are generators (`worker`) that the runtime's
+The pool starts and stops with the log manager. Workers are generators (`worker`) that the runtime's
 scheduler runs. With threads, each worker runs until it must sleep. In virtual time, workers take
 steps in an order that depends on the seed. Source: docs/spec/cleaner.md §11 and §12, KAFKA-631.
 """

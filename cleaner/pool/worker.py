@@ -40,13 +40,13 @@ class CleanerWorker:
     Attributes
     ----------
     last_pass : CleanerStats or None
-        Statistics of the last completed pass, or None.
+        Statistics of the last completed pass, or None before the first one.
     max_compaction_delay_ms : int
         Maximum delay found by the last selection; see `Selected`.
     passes : int
         Number of completed passes.
     at : TopicPartition or None
-        The current partition, or None.
+        The partition being cleaned, or None between passes.
     pause_ms : int
         How long the worker was throttled before the last step of a pass, in milliseconds.
     is_quiet : bool

@@ -102,7 +102,7 @@ class CleanerView(NamedTuple):
     uncleanable : UncleanablePartition or None
         Why the cleaner skips the partition, or None if it does not.
     state : CleaningState or None
-        The cleaning pass or pause in progress, or None.
+        The cleaning pass or pause in progress, or None if the partition is not in use.
     """
 
     uncleanable: UncleanablePartition | None

@@ -42,7 +42,7 @@ class RecordFate(NamedTuple):
         in a `CleanReport`. Records that the pass does not read have `below_log_start`, `active` or
         `not_yet_cleanable`.
     superseded_by : int or None
-        Offset of the superseding record, or None.
+        Offset of the superseding record, or None if the record is not superseded.
     control : str or None
         `abort`, `commit` or `other` for a control record. None for data.
     """

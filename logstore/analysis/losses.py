@@ -44,7 +44,7 @@ class LostRecords(NamedTuple):
     size_bytes : int
         Total size of the records' batches.
     first_timestamp, last_timestamp : int or None
-        Minimum and maximum timestamp in Unix milliseconds, or None.
+        Minimum and maximum timestamp in Unix milliseconds, or None if unknown.
     """
 
     topic: str

@@ -130,7 +130,7 @@ class Outlook:
         Removals if retention ran now.
     next_expiry_ms : int or None
         Time when retention may next remove segments without an append, in Unix milliseconds, or
-        None.
+        None if never.
     horizon_ms : int or None
         Delete horizon that the next cleaning pass would set: its time plus `delete.retention.ms`.
         None if no pass becomes due without an append.

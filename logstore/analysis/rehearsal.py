@@ -234,7 +234,7 @@ class Rehearsal:
         return bool(CleanCommand(trial.cleaner, progress=self._report).run([log]).cleaned)
 
     def _next_due_ms(self) -> int | None:
-        """Return the next time when the engine may have work without an append, or None."""
+        """Return when the engine may next have work without an append, or None if never."""
         next_ms = self._trial.next_due_ms()
         return next_ms if next_ms is not None and next_ms < _TIME_ENDS_MS else None
 

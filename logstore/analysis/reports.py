@@ -78,7 +78,7 @@ class PartitionExplanation:
     will_clean : bool
         Whether all gates are open.
     binding : str or None
-        The first closed gate that prevents cleaning, or None.
+        The first closed gate that prevents cleaning, or None if there is none.
     opens_at_ms : int or None
         Time when the partition will be cleaned, in Unix milliseconds. None if that requires an
         append or a command.

@@ -47,7 +47,7 @@ class SegmentMapItem:
     deleted : bool
         Whether the segment's file awaits deletion.
     error : str or None
-        Damage that prevents its batches from being counted, or None.
+        Damage that prevents its batches from being counted, or None if there is none.
     """
 
     first: int

@@ -1,7 +1,7 @@
 """The verdict on a partition: its state, the bytes that cleaning would free, and remedies.
 
-It is based only on decisions of the cleaner and retention, and on dry runs of the cleaner. Bytes
-are sizes in `.log` files.
+The verdict is based only on decisions of the cleaner and retention, and on dry runs of the cleaner.
+Bytes are sizes in `.log` files.
 """
 
 from __future__ import annotations

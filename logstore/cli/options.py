@@ -103,7 +103,7 @@ class Settings(NamedTuple):
     config_file : str or None
         Path of a Kafka `server.properties`.
     now_ms : int or None
-        Fixed wall-clock time in Unix milliseconds, or None.
+        Fixed wall-clock time in Unix milliseconds, or None for the system clock.
     output : str
         One of `FORMATS`.
     full : bool

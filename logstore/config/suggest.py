@@ -37,7 +37,7 @@ def suggestion(near: str | None) -> str:
 
 
 def nearest(key: str, names: Iterable[str]) -> str | None:
-    """Return the most similar name, or else the shortest that starts with `key`, or None."""
+    """Return the most similar name, else the shortest extension of `key`, or None if none fits."""
     import difflib  # imported here, because it is only needed for errors
 
     known = list(names)

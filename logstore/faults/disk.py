@@ -14,8 +14,8 @@ That also makes earlier changes of the same names durable. `File.sync` does not 
 by a rename is held open until the rename is durable. Removals are durable immediately, as a disk is
 allowed to do, because the space of removed files is needed.
 
-*Failures.* After a failed sync, pending changes of the file remain visible but are lost on a power
-failure, regardless of later syncs, because Linux marks pages that it could not write as clean.
+*Failures.* After a failed fsync, pending changes of the file remain visible but are lost on a power
+failure, regardless of later fsyncs, because Linux marks pages that it could not write as clean.
 
 `logstore.faults.faultfs` records all changes, which allows crashes at any point and in any mode.
 """
@@ -175,7 +175,7 @@ class FileNode:
     changes : list of Change
         Oldest first. Appends are omitted unless all changes are recorded.
     is_lossy : bool
-        Whether a sync failed, so that later syncs cannot make the file durable.
+        Whether an fsync failed, so that later fsyncs cannot make the file durable.
     """
 
     __slots__ = ("changes", "durable_size", "is_lossy", "kept_from", "path")

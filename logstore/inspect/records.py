@@ -35,7 +35,8 @@ def decoded_member(topic: str | None, record: KeyAndValue) -> dict[str, Any]:
 def decoded_key_member(topic: str, key: bytes | None) -> dict[str, Any]:
     """Return the `decoded` member for JSON that only shows a record's key.
 
-    It contains `type` and `key`. Empty unless the topic is internal and the key can be decoded.
+    The member contains `type` and `key`. Empty unless the topic is internal and the key can be
+    decoded.
     """
     if key is None or not topic.startswith("__"):
         return {}

@@ -89,7 +89,7 @@ class Kernel(Twofold, Generic[P, R]):
         yield from parts_of(self._function, seen)
 
     def entry_for(self, *args: object) -> Callable[..., R] | None:
-        """Return the function compiled for exactly these argument types, or None.
+        """Return the function compiled for exactly these argument types, or None if not compiled.
 
         The result is cached, because determining the types of named tuples of arrays takes numba
         longer than running many kernels.

@@ -89,8 +89,8 @@ class LogManager:
     InvalidConfigurationError
         A directory is missing (read-only), or a partition is in two directories.
     KafkaStorageError
-        Another process holds a directory, or the first directory, which has the topics, or all
-        directories cannot be read. Otherwise, an unreadable directory goes offline, and the others
+        Another process holds a directory, the first directory (which contains the topics) cannot be
+        read, or no directory can be read. Any other unreadable directory goes offline, and the rest
         are served.
     """
 

@@ -327,7 +327,8 @@ class LogRegistry:
         """Choose the directory with the fewest partitions for a new partition, as in Kafka."""
         offline = [each.path for each in self.directories if not each.is_online]
         if offline:
-            # The partition might be there, and a second folder would hide its data.
+            # The partition might be in the offline directory, and a second folder would hide its
+            # data.
             raise KafkaStorageError(
                 f"{topic_partition} is in no directory that is online; it may be in"
                 f" {', '.join(offline)}"

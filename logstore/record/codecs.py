@@ -608,7 +608,7 @@ def _decompress_zstd(data: memoryview, limit: int) -> bytes:
 
 
 def _zstd_decompressor(window_size: int) -> zstandard.ZstdDecompressor:
-    """Return a decompressor for this thread. Those with a large window are not cached."""
+    """Return a decompressor for this thread. Decompressors with a large window are not cached."""
     import zstandard
 
     if window_size > ZSTD_WINDOW_SIZE_KEPT:

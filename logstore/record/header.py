@@ -70,7 +70,7 @@ class BatchHeader(NamedTuple):
     @property
     def timestamp_type(self) -> TimestampType:
         """CreateTime or LogAppendTime."""
-        # An enum lookup by value takes 1 µs, which is too slow for exports with one per record.
+        # An enum lookup by value takes 1 µs, which is too slow for an export of every record.
         is_append = self.attributes & layout.TIMESTAMP_TYPE_BIT
         return TimestampType.LOG_APPEND_TIME if is_append else TimestampType.CREATE_TIME
 

@@ -362,7 +362,7 @@ def misplaced(
     after : int or None
         Base offset of the next batch in the file, if that batch is valid.
     following : int or None
-        Base offset of the next segment, or None.
+        Base offset of the next segment, or None for the last segment.
 
     Returns
     -------

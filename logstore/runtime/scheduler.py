@@ -89,7 +89,7 @@ class ScheduledTask:
     runs, failures : int
         Number of completed runs, and of failed runs.
     last_error : BaseException or None
-        The error of the last failed run, or None.
+        The error of the last failed run, or None if no run has failed.
 
     Notes
     -----

@@ -211,7 +211,7 @@ class TopicRecording:
     rates, batches, arrivals, keys
         See `Rates`, `Batches`, `Arrivals` and `KeyTable`.
     newest_version : int or None
-        Maximum version in the log if the strategy compares a header, or None.
+        Maximum version in the log if the strategy compares a header, otherwise None.
     next_producer_id : int
         A producer id above all ids in the logs.
     is_cleaned : bool

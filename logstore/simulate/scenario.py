@@ -51,8 +51,8 @@ SAMPLES_MAX = 2_000
 class Consumer:
     """A consumer that reads a topic with a lag.
 
-    It reads each record `lag` after its append. It pauses for `away`, starting at `away_from`, and
-    then catches up immediately.
+    The consumer reads each record `lag` after its append. It pauses for `away`, starting at
+    `away_from`, and then catches up immediately.
     """
 
     name: str = setting("consumer", "Name in the series.")
@@ -138,7 +138,7 @@ class Topic:
     Attributes
     ----------
     recorded : Recorded or None
-        Arrivals that the workload replays, or None.
+        Arrivals that the workload replays, or None if it draws them.
     continued : bool
         Whether the topic starts with the records and keys in the scenario's directory.
     known : KnownKeys or None

@@ -12,9 +12,9 @@ class InvalidRequestError(RequestError):
     Attributes
     ----------
     field : str or None
-        The invalid parameter or member, or None.
+        The invalid parameter or member, or None if unknown.
     suggestion : str or None
-        The closest valid name or value, or None.
+        The closest valid name or value, or None if none is similar.
     """
 
     kafka_error = "INVALID_REQUEST"
@@ -37,7 +37,7 @@ class UnknownTopicOrPartitionError(errors.UnknownTopicOrPartitionError):
     Attributes
     ----------
     suggestion : str or None
-        The closest topic name that the principal may describe, or None.
+        The closest topic name that the principal may describe, or None if none is similar.
     """
 
     def __init__(self, message: str, *, suggestion: str | None = None) -> None:
@@ -51,7 +51,7 @@ class UnknownPlaceError(RequestError):
     Attributes
     ----------
     suggestion : str or None
-        The closest existing address, or None.
+        The closest existing address, or None if none is similar.
     """
 
     kafka_error = "RESOURCE_NOT_FOUND"

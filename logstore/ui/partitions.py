@@ -64,7 +64,7 @@ class Row:
     cleanable_ratio, dirty_bytes, first_dirty_offset : float or None, int or None, int or None
         As computed by the cleaner. None if the topic is not compacted.
     max_compaction_delay_ms : int or None
-        By how long the oldest dirty data exceeds `max.compaction.lag.ms`, or None.
+        By how long the oldest dirty data exceeds `max.compaction.lag.ms`, or None if unknown.
     lag_ms : int or None
         Age of the oldest dirty data, or None if unknown.
     must_clean : bool
@@ -74,9 +74,9 @@ class Row:
     is_policy_assumed : bool
         Whether the directory lacks a configuration of the topic.
     verdict : Verdict or None
-        The verdict, based on batch headers and known damage, or None.
+        The verdict, based on batch headers and known damage, or None if not computed yet.
     error : str or None
-        Why the log cannot be opened, or None.
+        Why the log cannot be opened, or None if it can.
     """
 
     topic_partition: TopicPartition

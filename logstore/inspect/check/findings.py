@@ -53,7 +53,7 @@ class CheckFinding(NamedTuple):
     position : int or None
         Byte position in the file, or None if the finding is about the whole file.
     offset : int or None
-        The affected record offset, or None.
+        The affected record offset, or None if the finding is not about a record.
     check : str
         A name in `CHECKS`.
     expected, found : int, str or None

@@ -117,7 +117,7 @@ class PartitionState:
     gaps_end : int
         Missing offsets below this offset are explained by cleaning.
     missing_end : int
-        Batches or records are missing below this offset. The cleaner may have removed those that
+        Batches or records are missing below this offset. The cleaner may have removed records that
         would explain a contradiction.
     """
 

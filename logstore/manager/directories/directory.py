@@ -516,7 +516,7 @@ class LogDirectory:
         return not self.read_only or self.writer() is None
 
     def writer(self) -> int | None:
-        """Return the id of the process that writes the directory, 0 if unknown, or None."""
+        """Return the id of the writing process, 0 if it is unknown, or None if there is none."""
         return self.runtime.fs.lock_holder(f"{self.path}/{LOCK_FILE}")
 
     def has_folder(self, topic_partition: TopicPartition) -> bool:

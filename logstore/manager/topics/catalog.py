@@ -66,7 +66,7 @@ class TopicCatalog:
         return self.store.changes + self._found.changes
 
     def topics(self) -> list[Topic]:
-        """Return stored and adopted topics by name, except those being deleted."""
+        """Return stored and adopted topics by name, except topics that are being deleted."""
         names = {*self._found.topics(), *(topic.name for topic in self.store.all())}
         return [self.topic(name) for name in sorted(names) if not self.is_being_deleted(name)]
 

@@ -1,9 +1,9 @@
 """Splits of partitions, planned so that tasks need not open the log.
 
 The planner opens a log once and computes its recovery. A split lists the file and the valid byte
-range of each segment, and the task only reads these. If cleaning, retention or a deletion replaces
-a file, its inode or size differs. The task then opens the log itself and continues at its current
-offset.
+range of each segment, and the task only reads these ranges. If cleaning, retention or a deletion
+replaces a file, its inode or size differs. The task then opens the log itself and continues at its
+current offset.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class EntryFile:
             known = self._is_known
             file, is_new = self._open_or_create(create=create and self._writable and not known)
             if file is None:
-                if known:  # removed with its segment. It was not empty
+                if known:  # removed with its segment; the file was not empty
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path)
                 return None
             if not known:

@@ -487,7 +487,8 @@ class LogLoader:
 
         After a clean shutdown, Kafka does not look for them and splits them at the next recovery or
         cleaning. Here the file names rule out all segments except those far below the next base
-        offset or the log end. For these, the batches after the last index entry are read.
+        offset or the log end. For the remaining segments, the batches after the last index entry
+        are read.
         """
         view = self.segments.view
         for segment, following in zip_longest(view, view[1:]):
@@ -520,13 +521,13 @@ class LogLoader:
     def _judge_log_start(self) -> None:
         """Ignore a log start offset that is above any offset the log has reached.
 
-        Its checkpoint is damaged or belongs to another log, and applying it would delete
-        all records of a valid log. This must be checked before recovery, because the bytes
-        that recovery removes were there when the log start was written. After an unclean
-        stop, or if the end of the log is torn, the log start is valid if the recovery point
-        or the high watermark is at least as high. These are in other files and never below
-        the log start. In this case, the end of the log was lost or a truncation was
-        interrupted, and the remaining records had already been deleted.
+        The checkpoint is damaged or belongs to a different log, and applying it would delete all
+        records of a valid log. This must be checked before recovery, because the bytes that
+        recovery removes were there when the log start was written. After an unclean stop, or if the
+        end of the log is torn, the log start is valid if the recovery point or the high watermark
+        is at least as high. These are in other files and never below the log start. In this case,
+        the end of the log was lost or a truncation was interrupted, and the remaining records had
+        already been deleted.
         """
         start, active = self.log_start_offset, self.segments.active
         has_lost = not self.clean or self._is_end_lost

@@ -173,7 +173,7 @@ class LeaderEpochCache:
         self._replace(self.entries[:count], flush=flush)
 
     def truncate_from_start(self, start_offset: int, *, flush: bool) -> None:
-        """Drop the epochs that end below `start_offset`. The epoch containing it starts there.
+        """Drop the epochs that end below `start_offset`. Move the epoch that contains it up to it.
 
         Parameters
         ----------

@@ -17,7 +17,7 @@ class Finding(NamedTuple):
       be split and is served unchanged;
     - `truncated_tail`, `removed_segment`: a torn batch, from an unclean stop or an incomplete copy,
       and the segments after it; `left_damaged_end`: an end with any other damage;
-    - `overlapping_segments`: two segments with the same offsets. both are retained;
+    - `overlapping_segments`: two segments with the same offsets; both are retained;
     - `leftover_segment`: a segment, or its beginning, that a finished swap superseded; readers skip
       it, and commands that write remove it;
     - `reset_log`: the data ended below the log start; `ignored_log_start`: no evidence that the log

@@ -180,7 +180,7 @@ class LocalLog:
         Raises
         ------
         This thread is already changing the log.
-            This thread is inside another change of the log.
+            This thread is already changing the log.
         """
         with self.lock:
             if self.is_changing or self.is_unfinished:

@@ -154,10 +154,10 @@ class Log(LocalLog):
         Parameters
         ----------
         listener : callable
-            Called in the thread that changes the log, usually with the log's lock held. It may read
-            offsets, and should leave any other work to another task. Changing the log in it raises
-            `IllegalStateError`. Its errors are logged. They neither undo the change nor prevent
-            calls of other listeners.
+            Called in the thread that changes the log, usually with the log's lock held. A listener
+            may read offsets, and should leave any other work to a task. Changing the log in a
+            listener raises `IllegalStateError`. Errors in a listener are logged. They neither undo
+            the change nor prevent calls of other listeners.
 
         Returns
         -------
@@ -481,7 +481,7 @@ class Log(LocalLog):
         old_segments : sequence of LogSegment
             The segments to replace. Any that retention has removed in the meantime are skipped.
         apart : bool
-            Whether the first new segments may survive a crash without the others.
+            Whether the first new segments may survive a crash without the remaining ones.
 
         Notes
         -----

@@ -15,8 +15,8 @@ class SupposedLog(Log):
 
     It shares the current state of the log and is closed with it. No file is opened or copied.
     Decisions (of the cleaner, and of retention, such as `next_expiry_ms`) and dry runs use the
-    hypothetical configuration. It must not be appended to or rolled, because both would use the
-    actual configuration.
+    hypothetical configuration. The caller must not append to it or roll it, because both would use
+    the actual configuration.
 
     Parameters
     ----------

@@ -373,7 +373,7 @@ class ProducerCheck(NamedTuple):
     """Result of `check_producers`.
 
     `markers` contains the marker of each batch, or None for a data batch. It is empty if no batch
-    has a producer. `duplicate` is the earlier append of the same batch, or None.
+    has a producer. `duplicate` is the earlier append of the same batch, or None if there was none.
     """
 
     markers: Sequence[EndTxnMarker | None]

@@ -85,7 +85,7 @@ def check_marker(
     InvalidProducerEpochError
         The epoch is older than the current one.
     TransactionCoordinatorFencedError
-        A newer coordinator has written a marker for this producer.
+        The marker's coordinator epoch is older than the current one.
     """
     if entry is None or origin is AppendOrigin.REPLICATION:
         return

@@ -403,7 +403,7 @@ class ProducerStateManager:
         self._snapshots.delete(offset)
 
     def mark_snapshot_deleted(self, offset: int) -> str | None:
-        """Rename the snapshot of `offset` for later deletion. Return its new path, or None."""
+        """Rename a snapshot for later deletion. Return its new path, or None if it is missing."""
         return self._snapshots.mark_deleted(offset)
 
     def remove_straggler_snapshots(self, segment_base_offsets: Collection[int]) -> None:

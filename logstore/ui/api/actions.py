@@ -64,7 +64,7 @@ def _perform(
     Parameters
     ----------
     command : str or None
-        Equivalent command line, or None.
+        Equivalent command line, or None if there is none.
     do, rehearse : callable
         Perform the operation or a dry run. They return the JSON that the command line prints.
     loses : callable
