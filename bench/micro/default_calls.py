@@ -17,7 +17,7 @@ from typing import Any
 from logstore.bench.measuring import Sample, Stopwatch, run_interleaved
 from logstore.bench.micro.figures import MS, NS, US, costs, wall_only
 from logstore.bench.micro.setting import Job, Setting
-from logstore.bench.micro.starting import as_installed, process, worker
+from logstore.bench.micro.starting import PROGRAM, as_installed, process, worker
 from logstore.bench.report.result import Line
 from logstore.broker import Broker
 from logstore.cluster import Cluster
@@ -27,6 +27,8 @@ SINGLE_RECORDS = 20_000
 MANY_RECORDS = 100_000
 FIRST_RECORDS = 1_000_000
 PARTITIONS = 1000
+READ_PARTITIONS = 200
+SEGMENTS = 7
 
 TEST_MODULE = """
 def test_of_a_user(logstore_broker):
@@ -151,6 +153,31 @@ def _stats(setting: Setting) -> Iterator[Line]:
     )
 
 
+def _command(setting: Setting, *, arguments: tuple[str, ...]) -> Iterator[Line]:
+    """Measure a command on many partitions with few records, without compiled kernels."""
+    count = setting.share_of(READ_PARTITIONS)
+    data_dir = setting.scratch / "default-partitions"
+    with Broker(data_dir) as broker:
+        broker.create_topic(TOPIC, count, configs={"cleanup.policy": "compact"})
+        for partition in range(count):
+            for _ in range(SEGMENTS):
+                broker.append_many(TOPIC, _new_records(5), partition=partition)
+                broker.roll(TOPIC, partition)
+    with as_installed(setting) as environment, TemporaryDirectory(dir=setting.scratch) as kernels:
+        command = (*PROGRAM, *arguments, "--data-dir", str(data_dir), "--format", "json")
+        run = process(command, {**environment, "NUMBA_CACHE_DIR": kernels})
+        samples = run_interleaved({"here": run}, repeats=setting.repeats, warmups=1)["here"]
+    shutil.rmtree(data_dir)
+    yield Line(
+        name=f"defaults/{arguments[-1].strip('-')}",
+        title=f"logstore {' '.join(arguments)} of {count:,} partitions with {SEGMENTS} segments,"
+        " process start to exit, no kernels",
+        unit="ms/partition",
+        higher_is_better=False,
+        here=costs(count, samples, MS),
+    )
+
+
 def _pytest(setting: Setting, *, is_cold: bool) -> Iterator[Line]:
     if find_spec("pytest") is None:
         return
@@ -218,6 +245,9 @@ def jobs() -> Iterator[Job]:
         "defaults/create-topic": _create_topic,
         "defaults/create-cluster-topic": _create_cluster_topic,
         "defaults/stats": _stats,
+        "defaults/explain": partial(_command, arguments=("explain",)),
+        "defaults/inspect": partial(_command, arguments=("inspect",)),
+        "defaults/dry-run": partial(_command, arguments=("clean", "--dry-run")),
         "defaults/pytest-first": partial(_pytest, is_cold=True),
         "defaults/pytest-again": partial(_pytest, is_cold=False),
         "defaults/first-cleaning": _first_million,

@@ -17,6 +17,7 @@ TINY = 1 << 17
 APART = {
     *("start/first-cleaning", "threads/2", "threads/cold-2", "memory/256MiB"),
     *("defaults/pytest-first", "defaults/pytest-again", "defaults/first-cleaning"),
+    *("defaults/explain", "defaults/inspect", "defaults/dry-run"),
 }
 """Excluded: lines that compile kernels again, or start processes; see `micro/test_lines.py`."""
 

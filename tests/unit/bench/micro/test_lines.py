@@ -342,6 +342,39 @@ def test_a_users_test_is_measured_as_a_process(setting, monkeypatch, tmp_path, n
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    (("explain", "explain"), ("inspect", "inspect"), ("dry-run", "clean --dry-run")),
+)
+def test_commands_on_many_partitions_are_measured(setting, monkeypatch, tmp_path, name, arguments):
+    data_dir = tmp_path / "default-partitions"
+    runs = []
+
+    def process(command, environment):
+        logs = [len(list(folder.glob("*.log"))) for folder in data_dir.glob("bench-*")]
+        assert logs == [default_calls.SEGMENTS + 1] * 100  # the active segment is empty
+
+        def run():
+            runs.append((command, dict(environment)))
+            return Sample(len(runs), 2 * len(runs))
+
+        return run
+
+    monkeypatch.setattr(default_calls, "process", process)
+    assert lines_of(default_calls, setting, f"defaults/{name}") == [
+        (
+            *(f"defaults/{name}", f"logstore {arguments} of 100 partitions with 7 segments,"
+              " process start to exit, no kernels", "ms/partition", False),
+            *(Figures([20.0, 30.0, 40.0], [40.0, 60.0, 80.0]), None, "", {}),
+        )
+    ]  # fmt: skip
+    command = (*starting.PROGRAM, *arguments.split(), "--data-dir", str(data_dir))
+    assert [each for each, _ in runs] == [(*command, "--format", "json")] * 4
+    assert len({environment.pop("NUMBA_CACHE_DIR") for _, environment in runs}) == 1
+    assert {"PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE"} == set(runs[0][1])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_users_test_passes(logstore_broker):
     names = {}
     exec(default_calls.TEST_MODULE, names)
