@@ -46,11 +46,11 @@ def compile_search(text: str) -> Callable[[bytes], bool]:
     InvalidRegularExpressionError
         The pattern is not valid RE2 syntax, or is too large.
     """
-    search = _compiled(text, is_bytes=True).search
+    search = _compiled(text).search
     return lambda data: search(data) is not None
 
 
-def _compiled(text: str, *, is_bytes: bool = False) -> Any:  # noqa: ANN401  # re2 has no types
+def _compiled(text: str) -> Any:  # noqa: ANN401  # re2 has no types
     import re2  # only loaded if there is a pattern
 
     if len(text) > PATTERN_CHARACTERS_MAX:
@@ -61,7 +61,7 @@ def _compiled(text: str, *, is_bytes: bool = False) -> Any:  # noqa: ANN401  # r
     options.log_errors = False
     options.max_mem = PATTERN_BYTES_MAX
     try:
-        return re2.compile(text.encode() if is_bytes else text, options)
+        return re2.compile(text, options)
     except (re2.error, UnicodeEncodeError) as error:
         reason = error.args[0] if isinstance(error, re2.error) else str(error)
         if isinstance(reason, bytes):

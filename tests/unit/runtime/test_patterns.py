@@ -3,7 +3,12 @@
 import pytest
 
 from logstore.errors import InvalidRegularExpressionError
-from logstore.runtime.patterns import PATTERN_CHARACTERS_MAX, compile_pattern
+from logstore.runtime.patterns import (
+    PATTERN_CHARACTERS_MAX,
+    compile_pattern,
+    compile_search,
+)
+from tests.support.world.messages import exactly
 
 
 @pytest.mark.parametrize(
@@ -26,27 +31,48 @@ def test_matches(pattern, text, whole, prefix):
     assert compile_pattern(pattern, is_prefix=True)(text) is prefix
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    (
-        "a(b",
-        "[",
-        "*",
-        ")(",
-        "(?=x)a",  # lookahead
-        r"(a)\1",  # back-reference
-        "x{1001}",
-        "(((x{100}){10}){10}){10}",
-        "\ud800",
-        "a" * (PATTERN_CHARACTERS_MAX + 1),
-        "(.{100}|[a-z]{100}){9}" * 200,  # too much memory
+REFUSED = {
+    "a(b": "missing ): a(b",
+    "[é": "missing ]: [é",
+    "*": "no argument for repetition operator: *",
+    ")(": "unexpected ): )(",
+    "(?=x)a": "invalid perl operator: (?=",  # lookahead
+    r"(a)\1": r"invalid escape sequence: \1",  # back-reference
+    "x{1001}": "invalid repetition size: {1001}",
+    "(((x{100}){10}){10}){10}": "invalid repetition size: {10}",
+    "\ud800": (
+        "'utf-8' codec can't encode character '\\ud800' in position 0: surrogates not allowed"
     ),
-)
-def test_patterns_that_are_refused(pattern, capfd):
+    "(.{100}|[a-z]{100}){9}" * 8: "pattern too large - compile failed",
+}
+
+
+@pytest.mark.parametrize("compile_", (compile_pattern, compile_search))
+@pytest.mark.parametrize("pattern", REFUSED)
+def test_patterns_that_are_refused(pattern, compile_, capfd):
     with pytest.raises(InvalidRegularExpressionError) as caught:
-        compile_pattern(pattern)
+        compile_(pattern)
+    assert str(caught.value) == f"Invalid pattern (RE2 syntax): {REFUSED[pattern]}"
     assert caught.value.code == 128
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_length_of_a_pattern_is_limited():
+    longest = "a" * PATTERN_CHARACTERS_MAX
+    assert compile_pattern(longest)(longest)
+    with pytest.raises(
+        InvalidRegularExpressionError,
+        match=exactly("The pattern has 10001 characters; at most 10000 are allowed"),
+    ):
+        compile_pattern(f"{longest}a")
+
+
+def test_bytes_are_searched_as_utf8():
+    search = compile_search("é.b")
+    assert search("xé1by".encode())
+    assert search("éüb".encode())
+    for data in (b"xe1b", "éb".encode(), b"\xff\xe9xb"):
+        assert search(data) is False
 
 
 def test_time_is_linear():

@@ -189,8 +189,9 @@ def test_a_schema_whose_values_are_large_without_data_is_refused():
     check_schema(node, {"Node": node})
 
 
-def test_a_schema_that_is_too_large_with_its_names_written_out_is_refused():
-    named = {"T0": record(*["int"] * 10, name="T0")}
+@pytest.mark.parametrize("leaf", ("int", DECIMAL, {**EMPTY, "size": 1}))
+def test_a_schema_that_is_too_large_with_its_names_written_out_is_refused(leaf):
+    named = {"T0": record(*[leaf] * 10, name="T0")}
     for number in range(1, 5):
         named[f"T{number}"] = record(*[f"T{number - 1}"] * 10, name=f"T{number}")
     check_schema(named["T4"], named)  # 111,111 types and fields
