@@ -16,9 +16,21 @@ PROTOCOLS = ("classic", "consumer")
 ENDS = ("killed", "stopped", "moved")
 
 
-@pytest.fixture(params=("memory", "disk"))
-def cluster(request, tmp_path):
-    data_dir = None if request.param == "memory" else tmp_path / "data"
+def pytest_generate_tests(metafunc):
+    """Use all ends and layouts, but on disk, where tests are slower, only killed brokers."""
+    names = [name for name in ("layout", "how") if name in metafunc.fixturenames]
+    values = {
+        "layout": ("memory", "disk"),
+        "how": ENDS,
+        "layout,how": [*(("memory", how) for how in ENDS), ("disk", "killed")],
+    }
+    if names:
+        metafunc.parametrize(",".join(names), values[",".join(names)])
+
+
+@pytest.fixture
+def cluster(layout, tmp_path):
+    data_dir = None if layout == "memory" else tmp_path / "data"
     with Cluster(clock=VirtualClock(), data_dir=data_dir, seed=1) as cluster:
         yield cluster
 
@@ -90,11 +102,6 @@ class Followed:
 
 @pytest.fixture(params=PROTOCOLS)
 def protocol(request):
-    return request.param
-
-
-@pytest.fixture(params=ENDS)
-def how(request):
     return request.param
 
 
