@@ -144,7 +144,7 @@ def write_be(out: Bytes, position: int, value: Any, size: int) -> int:
 def _read_varint_plain(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
     zigzag = shift = 0
     for place in range(position, min(end, position + max_bytes)):
-        byte = data.item(place)
+        byte = int(data[place])  # `data` may be bytes
         zigzag |= (byte & 0x7F) << shift
         if byte < 0x80:
             zigzag &= 0xFFFFFFFF if max_bytes == MAX_VARINT_BYTES else 0xFFFFFFFFFFFFFFFF
