@@ -717,8 +717,7 @@ class Consumer:
             self._watch_topics()
             if self._membership is not None:
                 self._follow_group(self._membership)
-        now_ms = self._clock.monotonic_ms()
-        if self.config.enable_auto_commit and now_ms >= self._next_commit_ms:
+        if self._clock.monotonic_ms() >= self._next_commit_ms:
             self._commit_automatically()
 
     def _watch_topics(self) -> None:

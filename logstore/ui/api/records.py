@@ -136,7 +136,7 @@ def _range(ask: Ask, log: Log) -> tuple[int, int | None]:
     start = ask.number("from_offset", start)
     if "until_offset" not in ask.query:
         return start, None
-    return start, min(ask.number("until_offset", 0), log.log_end_offset)
+    return start, ask.number("until_offset", 0)
 
 
 def _conditions(ask: Ask) -> RecordFilter | None:

@@ -47,6 +47,34 @@ def test_partition_curves_start_on_request_and_are_bounded(monkeypatch):
         assert len(history.curves_of(partitions[0])["size"]["points"]) == 1  # restarted
 
 
+def test_every_requested_partition_is_sampled_and_the_least_recent_is_evicted(monkeypatch):
+    monkeypatch.setattr(history_module, "PARTITIONS_MAX", 2)
+    with Broker(clock=VirtualClock(0)) as broker:
+        configs = {"cleanup.policy": "compact", "max.compaction.lag.ms": "1h"}
+        broker.create_topic("users", 3, configs)
+        history = History(broker)
+        first, second, third = broker.partitions("users")
+
+        def sizes(tp):
+            return history.curves_of(tp)["size"]["points"]
+
+        assert sizes(first) == sizes(second) == [(0, 0)]
+        for hour in (1, 2):
+            for tp in (first, second):
+                broker.append("users", key=b"a", value=b"b", partition=tp.partition)
+            broker.clock.advance(hours=1)
+            history.sample()
+            assert broker.clock.now_ms() == hour * 3_600_000
+        both = [(0, 0), (3_600_000, 70), (7_200_000, 140)]
+        assert sizes(second) == sizes(first) == both
+        assert sizes(third) == [(7_200_000, 0)]  # evicts the second
+        assert sizes(first) == both
+        broker.delete_topic("users")
+        broker.clock.advance(hours=1)
+        history.sample()
+        assert sizes(first) == both
+
+
 def test_the_curve_of_bytes_read_includes_the_map_and_its_seed(broker):
     """A pass reads the dirty section for its map; under a version strategy the clean one too."""
     history = History(broker)
