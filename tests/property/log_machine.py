@@ -186,7 +186,7 @@ class LogMachine(AppendingMachine):
         self.tally["truncated inside a batch"] += any(
             b.base_offset < offset <= b.last_offset for b in batches
         )
-        # A snapshot may know a transaction whose marker is truncated and whose records were deleted.
+        # A snapshot may know a transaction whose marker is truncated and records are deleted.
         reopened = {b.producer_id for b in batches if b.marker and b.last_offset >= offset}
         self.half_known |= reopened - self.model.open_transactions().keys()
         self.after_truncation(done, known=known)
