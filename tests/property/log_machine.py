@@ -186,9 +186,7 @@ class LogMachine(AppendingMachine):
         self.tally["truncated inside a batch"] += any(
             b.base_offset < offset <= b.last_offset for b in batches
         )
-        # A snapshot may know a transaction whose marker is truncated and records are deleted.
-        reopened = {b.producer_id for b in batches if b.marker and b.last_offset >= offset}
-        self.half_known |= reopened - self.model.open_transactions().keys()
+        self.note_lost_markers(batches)
         self.after_truncation(done, known=known)
 
     @several_batches
@@ -249,19 +247,26 @@ class LogMachine(AppendingMachine):
         transactions = self.model.open_transactions()
         self.half_known |= {p for p, first in transactions.items() if first < self.model.start}
 
+    def note_lost_markers(self, before):
+        """Note transactions that a snapshot may know, although their records were deleted."""
+        remaining = {batch.base_offset for batch in self.model.batches}
+        reopened = {b.producer_id for b in before if b.marker and b.base_offset not in remaining}
+        self.half_known |= reopened - self.model.open_transactions().keys()
+
     def find_what_is_left(self):
         result = [
             (segment.base_offset, [(at.header.base_offset, at.header.last_offset) for at in walk])
             for segment in self.log.segments
             for walk in [segment.batches()]
         ]
-        before = len(self.model.batches)
+        before = self.model.batches
         if any(finding.action == "reset_log" for finding in self.log.findings):
             self.tally["restarted at the log start"] += 1
             self.model.lose_all_below_the_start(result)
         else:
             self.model.lose(result)
-        self.tally["lost something in a crash"] += len(self.model.batches) < before
+        self.tally["lost something in a crash"] += len(self.model.batches) < len(before)
+        self.note_lost_markers(before)
 
     @rule(mode=crash_modes)
     def crash(self, mode):
