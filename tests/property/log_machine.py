@@ -240,6 +240,8 @@ class LogMachine(AppendingMachine):
         )
         if not clean:
             self.find_what_is_left()
+        # A later crash can bring back an older snapshot, which knows these.
+        self.half_known |= self.model.hidden_transactions.keys()
         self.model.reopen(self.now, self.log.epochs.entries, clean=clean)
         self.note_what_a_replay_may_not_know()
 
@@ -375,7 +377,7 @@ class LogMachine(AppendingMachine):
         first = {p: max(model.start, o) for p, o in model.open_transactions().items()}
         most = min([model.high_watermark, *(first[p] for p in first.keys() - self.half_known)])
         least = min([most, *first.values()])
-        if model.high_watermark < model.end or self.half_known - first.keys():
+        if model.high_watermark < model.end or self.half_known:
             # A replay may adopt transactions whose markers are above it.
             least = model.start
         assert least <= self.log.last_stable_offset <= most
