@@ -43,7 +43,7 @@ def test_a_part_fails_if_its_process_fails_or_it_counts_nothing(
     monkeypatch.setattr(run, "ROOT", tmp_path)
     row = run.run_part("mine", 0.5, 7)
     assert row["problem"] == problem
-    assert row["again"] == f"MINUTES=0.500 python {tmp_path}/part.py 7"
+    assert row["again"] == f"PYTHONHASHSEED=0 MINUTES=0.500 python {tmp_path}/part.py 7"
     assert ("FAILED" in run.line(row)) is bool(problem)
 
 

@@ -161,7 +161,8 @@ def run_part(name: str, minutes: float, seed: int) -> dict[str, Any]:
     part = PARTS[name]
     values = {"minutes": f"{minutes:.3f}", "seconds": f"{60 * minutes:.0f}", "seed": str(seed)}
     command = [sys.executable, *(word.format(**values) for word in part.command.split())]
-    extra = {key: value.format(**values) for key, value in part.environment.items()}
+    extra = {"PYTHONHASHSEED": "0"}  # the order of sets is part of a repetition
+    extra |= {key: value.format(**values) for key, value in part.environment.items()}
     start = time.monotonic()
     path = OUTPUT / f"{name.replace(' ', '-')}.txt"
     with path.open("w", encoding="utf-8") as output:
