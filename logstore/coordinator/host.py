@@ -164,7 +164,7 @@ class CoordinatorHost:
 
     @property
     def topic_changes(self) -> int:
-        """The number of topic changes so far. `topics` is unchanged while this number is."""
+        """The number of topic changes so far. While it is the same, `topics` is the same."""
         return self._manager.catalog.changes
 
     def topics(self) -> list[Topic]:

@@ -132,7 +132,7 @@ class Nodes:
 
     @property
     def changes(self) -> int:
-        """The number of topic changes so far. `topics` is unchanged while this number is."""
+        """The number of topic changes so far. While it is the same, `topics` is the same."""
         return self.manager.catalog.changes
 
     def topics(self) -> list[Topic]:

@@ -805,7 +805,7 @@ class GroupCoordinator:
 
     @property
     def own_scheduler(self) -> Scheduler | None:
-        """The scheduler that the coordinator created for its timers, or None if it did not."""
+        """The scheduler that the coordinator created for its timers, or None if it created none."""
         return self._timers.own_scheduler
 
     def use_system_clock(self) -> None:

@@ -186,7 +186,7 @@ class ClassicMembership:
         self._end(group, "NOT_COORDINATOR")
 
     def give_up(self, group: Group) -> None:
-        """End a group that has become a consumer group. Its waiting members must rejoin."""
+        """Drop a group that was converted to a consumer group. Waiting members must rejoin."""
         self._end(group, "REBALANCE_IN_PROGRESS")
 
     def _end(self, group: Group, error: str) -> None:

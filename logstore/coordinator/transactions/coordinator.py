@@ -804,7 +804,7 @@ class TransactionCoordinator:
                 self._complete_known(transactional_id)
 
     def _complete_known(self, transactional_id: str) -> None:
-        """Complete the id's transaction if it is prepared, which may change the producer id."""
+        """Complete a prepared transaction. Completing it may change the producer id."""
         metadata = self._load().by_id.get(transactional_id)
         if metadata is not None:
             self._ensure_complete(metadata)

@@ -264,7 +264,7 @@ def _compare_records(
 
 
 def _winners(old: DataFrame, orders: Orders) -> DataFrame:
-    """Return the winning record of each key."""
+    """Return the record of each key that compaction keeps."""
     best = (
         old.where(competes())
         .groupBy("topic", "partition", F.col("key").alias("winning_key"))

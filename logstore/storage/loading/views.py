@@ -128,7 +128,7 @@ class Views:
             ) from error
 
     def refresh(self, folder: str, attempt: int) -> None:
-        """Wait after a failed attempt, and make the next attempt read the current files."""
+        """Wait after a failed attempt, and discard the list of files for the retry."""
         pause_after(attempt, self._clock)
         self._fs.refresh(folder)
         self._reload()

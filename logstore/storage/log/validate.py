@@ -171,7 +171,7 @@ def check_last_offset(first_offset: int, last_offset: int) -> None:
 
 
 def whole_batches(data: bytes) -> list[RecordBatch]:
-    """Split a request into batches. A torn last batch is dropped, a damaged batch refused."""
+    """Split a request into batches. Drop an incomplete last batch; reject a corrupt batch."""
     batches = list(walk_buffer(data))
     for batch in batches:
         batch.ensure_valid()

@@ -321,9 +321,9 @@ class LogWriter:
         Parameters
         ----------
         data : bytes
-            Complete batches. A torn last batch is dropped. Clients and coordinators send exactly
-            one batch, whose offsets, leader epoch and possibly timestamps are set here. A follower
-            appends any number of batches unchanged.
+            Complete batches. An incomplete last batch is dropped. Clients and coordinators send
+            exactly one batch, whose offsets, leader epoch and possibly timestamps are set here. A
+            follower appends any number of batches unchanged.
         leader_epoch : int, optional
             Leader epoch for a leader's batch. [default: the newest known epoch]
 
