@@ -6,7 +6,7 @@ from tools import prose
 
 
 def test_no_package_has_more_hits_than_its_limit():
-    """One test, since all files are read at once: 17 s of a processor, not to be spent twice."""
+    """One test, because it reads all files, which takes seconds."""
     matches, _ = prose.found()
     limits = prose.limits()
     assert [name for name in limits if name not in matches] == []

@@ -17,12 +17,13 @@ ENDS = ("killed", "stopped", "moved")
 
 
 def pytest_generate_tests(metafunc):
-    """Use all ends and layouts, but on disk, where tests are slower, only killed brokers."""
+    """Use all ends and layouts. On disk, where tests are slower, only kills are not `long`."""
     names = [name for name in ("layout", "how") if name in metafunc.fixturenames]
+    on_disk = [pytest.param("disk", how, marks=pytest.mark.long) for how in ("stopped", "moved")]
     values = {
         "layout": ("memory", "disk"),
         "how": ENDS,
-        "layout,how": [*(("memory", how) for how in ENDS), ("disk", "killed")],
+        "layout,how": [*(("memory", how) for how in ENDS), ("disk", "killed"), *on_disk],
     }
     if names:
         metafunc.parametrize(",".join(names), values[",".join(names)])
