@@ -2,6 +2,7 @@
 
 import gc
 import os
+import tempfile
 from importlib.metadata import entry_points
 
 # Read once, when logstore is imported: every change of a log is followed by its `_check()`.
@@ -13,6 +14,7 @@ os.environ.setdefault("LOGSTORE_KERNELS", "compiled")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.interop.judge import fast_scratch
 from tests.support.world.builders import World, disk_world, memory_world
 
 PLUGIN = "logstore.testing.plugin"
@@ -31,6 +33,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put the temporary files of the default suite in memory, because syncs take time on a disk.
+
+    Tests with the markers `interop` and `long` may need gigabytes.
+    """
+    if "not interop" in config.option.markexpr and "TMPDIR" not in os.environ:
+        scratch = fast_scratch()
+        if scratch is not None:
+            os.environ["TMPDIR"] = tempfile.tempdir = scratch
 
 
 def pytest_collection_finish() -> None:
