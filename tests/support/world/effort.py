@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from logstore.bench.measuring import no_collection
 from logstore.runtime import FileSystem
 
 
@@ -42,10 +42,13 @@ def lines_run(work: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
-    with no_collection():
-        sys.settrace(trace)
-        try:
-            work()
-        finally:
-            sys.settrace(before)
+    was_enabled = gc.isenabled()
+    gc.disable()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+        if was_enabled:
+            gc.enable()
     return count
