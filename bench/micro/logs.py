@@ -292,13 +292,9 @@ def _words(seed: int) -> np.ndarray:
         letters[random.integers(0, len(letters), size)].tobytes()
         for size in random.integers(3, 10, 500)
     ]
-    pieces = []
-    size = 0
-    while size < POOL_BYTES:
-        name, city, state = (words[each] for each in random.integers(0, len(words), 3).tolist())
-        text = b'{"name":"%s","city":"%s","state":"%s","updated":true},' % (name, city, state)
-        pieces.append(text)
-        size += len(text)
+    shape = b'{"name":"%s","city":"%s","state":"%s","updated":true},'
+    picks = random.integers(0, len(words), (POOL_BYTES // len(shape) + 1, 3)).tolist()
+    pieces = [shape % (words[name], words[city], words[state]) for name, city, state in picks]
     return np.frombuffer(b"".join(pieces)[:POOL_BYTES], np.uint8)
 
 
