@@ -352,7 +352,7 @@ class Pending:
         needed = set(places)
         pending = []
         for change in reversed(self.changes):
-            is_synced = any(directory_of(place) == directory for place in change.places)
+            is_synced = directory in tuple(map(directory_of, change.places))
             if is_synced or not needed.isdisjoint(change.places):
                 needed.update(change.places)
                 if change.held is not None:
