@@ -98,8 +98,7 @@ check: $(DEV) ## format, lint, types, import rules, then unit, property and meta
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) --ignore=tests/meta/test_gates.py \
-		$(wildcard tests/unit tests/property tests/meta)
+	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) $(wildcard tests/unit tests/property tests/meta)
 
 format: $(DEV) ## rewrite the code in the project's format
 	@$(BIN)/ruff format .
