@@ -6,6 +6,7 @@ An exact value equals the freed bytes. A bound is never below them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ class Directory:
         rows = page.get("/api/partitions")["partitions"]
         return {f"{row['topic']}-{row['partition']}": row["verdict"] for row in rows}
 
+    @cached_property
     def sizes(self) -> dict[str, int]:
         items = self.run("stats").json["partitions"]
         return {f"{item['topic']}-{item['partition']}": item["bytes"] for item in items}
@@ -94,7 +96,7 @@ class Directory:
         passes = done.json["cleaned"]
         freed = sum(each["bytes_read"] - each["bytes_written"] for each in passes)
         left = sum(file.stat().st_size for file in (copy / name).glob("*.log"))
-        assert left == self.sizes()[name] - freed
+        assert left == self.sizes[name] - freed
         records = sum(each["messages_read"] - each["messages_written"] for each in passes)
         return freed, records
 
