@@ -17,11 +17,19 @@ PARTS = {
     "random_rules": 1,
     "random_sessions": 1,
 }
-"""Number of tests into which the seeds of a module of this folder are divided."""
+"""Number of tests into which the seeds of a module of this folder are divided.
+
+Every second test of a module is `long`.
+"""
 
 
 @pytest.mark.parametrize(
-    ("name", "part"), [(name, part) for name, parts in PARTS.items() for part in range(parts)]
+    ("name", "part"),
+    [
+        pytest.param(name, part, marks=pytest.mark.long if part % 2 else ())
+        for name, parts in PARTS.items()
+        for part in range(parts)
+    ],
 )
 def test_a_run_is_the_stored_one(name, part):
     module = import_module(f"tests.property.{name}")
