@@ -1,6 +1,7 @@
 """Every Python snippet of README and docs type-checks strictly and prints its stated output."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -34,6 +35,9 @@ def modules() -> dict[str, str]:
 MODULES = modules()
 RUN = [name for name in MODULES if not name.startswith("workloads_")]
 """Snippets that do not need Spark."""
+
+BYTE_CODE = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
+"""Environment variables without which a new process would compile all modules again."""
 
 
 def shown_output(code: str) -> str:
@@ -85,7 +89,10 @@ def test_snippets_that_are_tests_pass(tmp_path):
             *("-p", "logstore.testing.plugin", "."),
         ],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env={
+            **{name: value for name, value in os.environ.items() if name in BYTE_CODE},
+            **{"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        },
         capture_output=True,
         text=True,
         check=False,
