@@ -91,7 +91,9 @@ def test_snippets_that_are_tests_pass(tmp_path):
         cwd=tmp_path,
         env={
             **{name: value for name, value in os.environ.items() if name in BYTE_CODE},
-            **{"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            "PYTHONPATH": str(ROOT),
+            "PATH": "",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         },
         capture_output=True,
         text=True,
