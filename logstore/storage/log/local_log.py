@@ -146,15 +146,19 @@ class LocalLog:
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch, from the epoch file or the last batch, or 0 if there is none."""
+        """The newest leader epoch, from the epoch file or the last batch, or 0 if there is none.
+
+        Raises `KafkaStorageError` if the last batch cannot be read.
+        """
         entries = self.epochs.entries
         if entries:
             return entries[-1].epoch
         # A log start at the log end empties the file, but the batches below may still exist.
-        for segment in reversed(self.segments.view):
-            last = segment.last_batch()
-            if last is not None:
-                return max(last.header.partition_leader_epoch, 0)
+        with StorageGuard(None, self.topic_partition, "cannot read the leader epoch"):
+            for segment in reversed(self.segments.view):
+                last = segment.last_batch()
+                if last is not None:
+                    return max(last.header.partition_leader_epoch, 0)
         return 0
 
     def set_config(self, config: LogConfig) -> None:

@@ -603,6 +603,28 @@ def test_a_failed_sync_takes_the_log_offline(world):
     assert (log.is_offline, log.recovery_point) == (True, 0)
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_an_append_that_cannot_read_the_leader_epoch_is_a_disk_error(world, door):
+    """Without an epoch file, the epoch is that of the last batch."""
+    log = world.log()
+    log.writer.append_records([NewRecord(b"a", b"1", 5)])
+    log.close()
+    world.fs.remove(world.path("leader-epoch-checkpoint"))
+    fs, log = faulty_log(world)
+    fs.rule = lambda operation, path: operation == "read" and path.endswith(".log")
+    with pytest.raises(
+        KafkaStorageError,
+        match=exactly(
+            "t-0: cannot read the leader epoch: [Errno 5] injected failure of read: "
+            "'{path}/00000000000000000000.log'"
+        ),
+    ):
+        door(log, new_records(3), Codec.NONE)
+    fs.rule = lambda *_: False
+    door(log, new_records(3), Codec.NONE)
+    assert (log.log_end_offset, log.is_offline) == (4, False)
+
+
 def test_a_closed_log_takes_nothing(world):
     log = world.log()
     log.close()
