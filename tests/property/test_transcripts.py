@@ -8,11 +8,13 @@ from tests.support.world import transcripts
 
 PARTS = {
     "conversations": 4,
+    "random_brokers": 6,
     "random_calls": 4,
     "random_clients": 4,
     "random_configs": 1,
     "random_coordination": 4,
     "random_followers": 2,
+    "random_records": 2,
     "random_requests": 4,
     "random_rules": 1,
     "random_sessions": 1,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+# As in conftest.py, also for the commands above: an invariant that does not hold is an outcome.
+os.environ["LOGSTORE_VERIFY"] = "1"
 
 PROSE = ("documentation", "doc")
 """Fields that are not part of a transcript."""
@@ -41,7 +45,11 @@ class Transcript:
 
     def digest(self) -> str:
         """Return the first digits of the hash."""
-        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()[:12]
+        return hashlib.sha256(self.text().encode()).hexdigest()[:12]
+
+    def text(self) -> str:
+        """Return all lines, with escapes for bytes that are not UTF-8."""
+        return "\n".join(self.lines).encode(errors="backslashreplace").decode()
 
 
 def text_of(value: Any) -> str:
@@ -106,7 +114,7 @@ def main(name: str | None = None, seed: str | None = None) -> None:
         module = importlib.import_module(f"tests.property.{each}")
         transcribe: Callable[[int], Transcript] = module.transcribe
         if seed is not None:
-            print("\n".join(transcribe(int(seed)).lines))
+            print(transcribe(int(seed)).text())
             return
         lines = [f"{number} {transcribe(number).digest()}\n" for number in range(module.FEW)]
         (FOLDER / f"{each}.txt").write_text("".join(lines), encoding="ascii")
