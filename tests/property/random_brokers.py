@@ -42,8 +42,8 @@ from tests.property.random_calls import BAD, Calls
 from tests.support.world.builders import abort, batch, commit, data_batch, old_message
 from tests.support.world.transcripts import Transcript, text_of
 
-FEW = 66
-STEPS = 40
+FEW = 52
+STEPS = 36
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 HEADER = "v"
@@ -135,6 +135,22 @@ SMALL: dict[str, object] = {
 }
 """Without them, most time would be spent on empty buffers and indexes."""
 
+SUFFIXES = (
+    *(".log", ".log", ".log", ".index", ".timeindex", ".txnindex", ".snapshot", "point"),
+    *("-start-offset-checkpoint", "point-offset-checkpoint", ".metadata", ".json", ""),
+)
+STRAYS = {
+    "meta.properties": "#\n\nversion=1\nnode.id=3\ncluster.id=c\n",
+    "logstore-moves.json": (
+        '{"version": 1,\n"moves": {\n"t-0": {"target": "/two",\n"folder": "t-0.a-future",\n'
+        '"undone": false\n}}}'
+    ),
+    "log-start-offset-checkpoint": "0\n2\nt 0 9\nu 0 90\n",
+    "recovery-point-offset-checkpoint": "0\n2\nt 0 9\nu 0 90\n",
+    "replication-offset-checkpoint": "0\n2\nt 0 9\nu 0 90\n",
+    "cleaner-offset-checkpoint": "0\n2\nt 0 9\nu 0 90\n",
+    ".kafka_cleanshutdown": "",
+}
 FOLDERS = ("t-7", "x-0", "lost+found", "u-0.x", "t-0.a-future", "t-0/00000000000000000000.index")
 CODECS = (Codec.NONE, Codec.NONE, Codec.NONE, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 """gzip is left out, because its output depends on the version of zlib."""
@@ -507,7 +523,7 @@ class _Life(Calls):
         epoch, sequence = self.next_batch(log, producer_id)
         match rng.randrange(16):
             case 0:
-                sequence += rng.choice((1, 5))
+                sequence = min(sequence + rng.choice((1, 5)), INT32_MAX)
             case 1:
                 sequence = max(sequence - count, 0)
             case 2:
@@ -580,7 +596,7 @@ class _Life(Calls):
         rng, data = self.rng, b""
         offset = log.log_end_offset + rng.choice((0, 0, 0, 0, 3, -1, 1 << 31))
         for _ in range(rng.choice((1, 2, 3))):
-            epoch += rng.choice((0, 0, 0, 1))
+            epoch = min(epoch + rng.choice((0, 0, 0, 1)), INT32_MAX)
             part = self.batch(log, max(offset, 0), partition_leader_epoch=epoch)
             data += part
             try:
@@ -957,7 +973,8 @@ class _Life(Calls):
         file.close()
         if self.rng.random() < 0.1:
             self.fs.remove(f"{self.dirs[0]}/.lock")
-        for action in (self.clean, self.read, self.clean, self.do_something):
+        actions = (self.clean, self.clean, self.read, self.examine, self.do_something)
+        for action in self.rng.sample(actions, 4):
             action()
         self.restart()
 
@@ -994,11 +1011,17 @@ class _Life(Calls):
         self.clock.advance(ms=rng.choice((0, 1000, DAY_MS)))
         self.note_files()
         image = None
-        if not self.root and rng.random() < 0.4:
+        if not self.root and rng.random() < 0.5:
             image = self.fs.base.fork(self.clock)
-            for _ in range(rng.choice((1, 1, 2, 3))):
-                self.damage()
-            self.look(on_damage="pass_over")
+            for _ in range(3):
+                self.fs = FaultyFileSystem(self.clock, image)
+                for _ in range(rng.choice((1, 1, 2, 3))):
+                    self.damage()
+                self.fs = FaultyFileSystem(self.clock, self.fs.base)  # the damage is durable
+                self.look(on_damage="pass_over")
+                if self.open(on_damage=rng.choice(("recover", "refuse"))):
+                    self.note_files()
+                    attempt(self.broker._kill)
         if rng.random() < 0.3:
             self.config = self.broker_config()
         if not self.root and rng.random() < 0.1:
@@ -1052,6 +1075,7 @@ class _Life(Calls):
     def note_found(self, broker: Any) -> None:
         self.note(broker, broker.broker_config.given)
         self.attempt(broker.topics)
+        self.attempt(lambda: broker.manager.identity)
         for tp in broker.partitions():
             log = self.attempt(broker.log, tp)
             if log is not None:
@@ -1063,13 +1087,16 @@ class _Life(Calls):
         paths = self.paths()
         if not paths:
             return
-        suffix = rng.choice((".log", ".log", "index", ".snapshot", "checkpoint", "a", "n", ""))
+        suffix = rng.choice(SUFFIXES)
         path = rng.choice([each for each in paths if each.endswith(suffix)] or paths)
         file = self.fs.open(path, write=True)
         size = file.size()
-        kind = rng.randrange(12)
+        is_text = not path.endswith((".log", "index", ".snapshot"))
+        kind = rng.randrange(14)
         self.note("damage", path, size, kind)
         match kind:
+            case _ if is_text and kind > 4:
+                self.edit(file)
             case 0 | 1 if size:
                 place = rng.randrange(size)
                 file.write_at([bytes([file.read(place, 1)[0] ^ 1 << rng.randrange(8)])], place)
@@ -1088,23 +1115,68 @@ class _Life(Calls):
                 other = f"{folder}/{number:020d}.{name.rpartition('.')[2]}"
                 self.copy(path, rng.choice((other, path + ".swap", path + ".cleaned")))
             case 8:
-                with suppress(OSError):
-                    self.fs.make_dirs(f"{rng.choice(self.dirs)}/{rng.choice(FOLDERS)}")
+                self.make_stray()
+            case 9:
+                self.swap(path)
+            case 10:
+                folder, _, name = path.rpartition("/")
+                self.fs.rename(path, f"{folder}/{name.lstrip('0') or '0.log'}")
             case _ if path.endswith(".log"):
                 self.append_unchecked(file, path)
-            case _ if path.endswith("checkpoint"):
-                rows = file.read(0, size).decode(errors="replace").split("\n")
-                row = rng.choice((rng.randrange(len(rows)), *range(2, len(rows) - 1)))
-                head, _, number = rows[row].rpartition(" ")
-                changed = rng.choice(
-                    (0, 1, 3, 1000, -1, int(number) + 1 if number.isdigit() else 7)
-                )
-                rows[row] = f"{head} {changed}".lstrip()
-                file.truncate(0)
-                file.append(["\n".join(rows).encode()])
             case _:
                 file.truncate(0)
         file.close()
+
+    def edit(self, file: Any) -> None:
+        """Change a number, a character or a line of a text file."""
+        rng = self.rng
+        lines = file.read(0, file.size()).decode(errors="replace").split("\n")
+        row = rng.choice((rng.randrange(len(lines)), *range(2, len(lines) - 1)))
+        line = lines[row]
+        match rng.randrange(6):
+            case 0:
+                del lines[row]
+            case 1:
+                lines.insert(row, line)
+            case 2:
+                place = rng.randrange(len(line) + 1)
+                lines[row] = line[:place] + rng.choice("01x-{ ") + line[place + 1 :]
+            case _:
+                head, _, number = line.rpartition(" ")
+                other = int(number) + rng.choice((1, 30)) if number.isdigit() else 7
+                changed = rng.choice((0, 1, 3, 1000, -1, other, other, other, "x", "9" * 21))
+                lines[row] = f"{head} {changed}".lstrip()
+        file.truncate(0)
+        file.append(["\n".join(lines).encode()])
+
+    def make_stray(self) -> None:
+        """Create a folder, or a file that a broker reads if it exists."""
+        rng, parent = self.rng, self.rng.choice(self.dirs)
+        with suppress(OSError):
+            if rng.random() < 0.4:
+                self.fs.make_dirs(f"{parent}/{rng.choice(FOLDERS)}")
+                return
+            name = rng.choice([*STRAYS])
+            if rng.random() < 0.2:
+                parent += "/t-7"
+                self.fs.make_dirs(parent)
+            file = self.fs.open(f"{parent}/{name}", write=True, create=True)
+            file.truncate(0)
+            file.append([STRAYS[name].encode()])
+            if rng.random() < 0.5:
+                self.edit(file)
+            file.close()
+
+    def swap(self, path: str) -> None:
+        """Copy a segment as if its swap had been interrupted, and perhaps damage the copy."""
+        stem = path.rpartition(".")[0]
+        for each in [each for each in self.paths() if each.startswith(stem + ".")]:
+            self.copy(each, each + ".swap")
+        if self.rng.random() < 0.5 and self.fs.exists(f"{stem}.log.swap"):
+            file = self.fs.open(f"{stem}.log.swap", write=True)
+            if file.size():
+                file.truncate(self.rng.randrange(file.size()))
+            file.close()
 
     def append_unchecked(self, file: Any, path: str) -> None:
         """Append valid batches, some with offsets that do not fit."""

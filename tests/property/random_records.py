@@ -21,7 +21,7 @@ from logstore.record.codecs import GZIP_HEADER, Codec
 from logstore.record.columns import BytesColumn, RecordColumns
 from logstore.record.crc32c import crc32c
 from logstore.record.header import BatchHeader
-from logstore.record.records import Record, encode_records
+from logstore.record.records import Record, decode_windows, encode_records
 from logstore.record.scan import SegmentScan
 from logstore.record.search import find_batch
 from logstore.record.splice import SplicedFile
@@ -236,6 +236,12 @@ class _Batches:
         start = rng.randint(0, len(records))
         self.attempt(found.between, start, rng.choice((None, start + 2)))
         self.attempt(columns.join_columns, [found, found])
+        sections = (bytes(batch.section()), self.damaged(bytes(batch.section())))
+        for section in sections:
+            arguments = (len(found), 0, NOW_MS, rng.choice((None, NOW_MS + 5)))
+            rows_max = rng.choice((1, 3, 100))
+            self.attempt(columns.decode_windows, section, 0, *arguments, rows_max=rows_max)
+            self.attempt(decode_windows, section, *arguments, rows_max=rows_max)
         self.attempt(found.row_lists)
         self.transcript.note(
             keys.null_rows, keys.slice(0, middle).null_rows, found.encoded_headers[0]
