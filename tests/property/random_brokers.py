@@ -42,7 +42,7 @@ from tests.property.random_calls import BAD, Calls
 from tests.support.world.builders import abort, batch, commit, data_batch, old_message
 from tests.support.world.transcripts import Transcript, text_of
 
-FEW = 52
+FEW = 48
 STEPS = 36
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -498,6 +498,7 @@ class _Life(Calls):
             BytesColumn.from_list([rng.choice((b"k", b"longer", b"x", None)) for _ in range(count)])
             for _ in range(2)
         )
+        self.attempt(lambda: RecordArrays(keys, values.slice(0, count - 1)))
         writer = log.writer
         if rng.random() < 0.5:
             times = np.array([max(self.time(), 0) for _ in range(count)], np.int64)
@@ -1087,8 +1088,11 @@ class _Life(Calls):
         paths = self.paths()
         if not paths:
             return
+        if rng.random() < 0.2:
+            self.make_stray()
         suffix = rng.choice(SUFFIXES)
-        path = rng.choice([each for each in paths if each.endswith(suffix)] or paths)
+        matching = [each for each in paths if each.endswith(suffix) and self.fs.stat(each).size]
+        path = rng.choice(matching or paths)
         file = self.fs.open(path, write=True)
         size = file.size()
         is_text = not path.endswith((".log", "index", ".snapshot"))
@@ -1114,13 +1118,11 @@ class _Life(Calls):
                 number = rng.choice((1, 5, 10_000))
                 other = f"{folder}/{number:020d}.{name.rpartition('.')[2]}"
                 self.copy(path, rng.choice((other, path + ".swap", path + ".cleaned")))
-            case 8:
-                self.make_stray()
-            case 9:
+            case 8 | 9:
                 self.swap(path)
             case 10:
                 folder, _, name = path.rpartition("/")
-                self.fs.rename(path, f"{folder}/{name.lstrip('0') or '0.log'}")
+                rng.choice((self.copy, self.fs.rename))(path, f"{folder}/{name.lstrip('0')}")
             case _ if path.endswith(".log"):
                 self.append_unchecked(file, path)
             case _:
@@ -1156,7 +1158,7 @@ class _Life(Calls):
             if rng.random() < 0.4:
                 self.fs.make_dirs(f"{parent}/{rng.choice(FOLDERS)}")
                 return
-            name = rng.choice([*STRAYS])
+            name = rng.choice(("meta.properties", "logstore-moves.json", *STRAYS))
             if rng.random() < 0.2:
                 parent += "/t-7"
                 self.fs.make_dirs(parent)
