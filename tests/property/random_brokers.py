@@ -216,6 +216,7 @@ class _Life(Calls):
         level, disabled = logger.level, logging.root.manager.disable
         logger.addHandler(messages)
         logger.setLevel(logging.DEBUG)
+        logger.propagate = False
         logging.disable(logging.NOTSET)
         try:
             self.live()
@@ -225,6 +226,7 @@ class _Life(Calls):
                     self.attempt(each.close)
             logger.removeHandler(messages)
             logger.setLevel(level)
+            logger.propagate = True
             logging.disable(disabled)
         return self.transcript
 
@@ -1053,7 +1055,7 @@ class _Life(Calls):
         self.fs = self.fs.crash(mode)
 
     def open(self, **options: Any) -> bool:
-        """Open the broker, and note what it finds."""
+        """Open the broker, and note the state of its files."""
         self.note("open", self.config, options)
         try:
             self.broker = Broker(

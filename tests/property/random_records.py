@@ -1,4 +1,4 @@
-"""Random batches, damaged ones too, and everything that is read from them, which is stored.
+"""Random batches, damaged ones too, and their contents, which are stored.
 
 gzip is only read: the bytes that zlib writes depend on its version.
 """
@@ -58,7 +58,7 @@ BATCH_READERS: tuple[Callable[[RecordBatch, int], object], ...] = (
 
 
 def transcribe(seed: int) -> Transcript:
-    """Return what is read from random batches."""
+    """Return random batches and the results of reading them."""
     return _Batches(seed).run()
 
 
