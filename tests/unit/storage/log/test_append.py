@@ -605,7 +605,7 @@ def test_a_failed_sync_takes_the_log_offline(world):
 
 @pytest.mark.parametrize("door", DOORS)
 def test_an_append_that_cannot_read_the_leader_epoch_is_a_disk_error(world, door):
-    """Without an epoch file, the epoch is that of the last batch."""
+    """Without an epoch file, the last batch determines the epoch."""
     log = world.log()
     log.writer.append_records([NewRecord(b"a", b"1", 5)])
     log.close()
