@@ -8,7 +8,7 @@ from tests.support.world import transcripts
 
 PARTS = {
     "conversations": 4,
-    "random_brokers": 6,
+    "random_brokers": 5,
     "random_calls": 4,
     "random_clients": 4,
     "random_configs": 1,
