@@ -16,9 +16,11 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import pytest
 
 from logstore import Broker, LogStoreError, TopicPartition
 from logstore.broker.prometheus import prometheus_text
+from logstore.cleaner.passes import skipping
 from logstore.config.dynamic import Layer
 from logstore.faults.crash import Contents, CrashMode, Names
 from logstore.faults.faultfs import FaultyFileSystem, SimulatedCrash
@@ -32,9 +34,12 @@ from logstore.record.records import NewRecord, Record
 from logstore.record.walk import walk_buffer
 from logstore.runtime import DiskFileSystem, FileKind
 from logstore.storage.checkpoint.atomic import read_bytes
-from logstore.storage.log import Log
+from logstore.storage.index import entry_file
+from logstore.storage.loading import views
+from logstore.storage.log import Log, reader, recovery
 from logstore.storage.log.drafts import RecordArrays, Stamp
 from logstore.storage.log.reader import Isolation
+from logstore.storage.segment import segment
 from logstore.testing import assertions
 from logstore.testing.describing import described
 from logstore.types import INT32_MAX, AppendOrigin, TimestampType
@@ -152,6 +157,18 @@ STRAYS = {
     ".kafka_cleanshutdown": "",
 }
 FOLDERS = ("t-7", "x-0", "lost+found", "u-0.x", "t-0.a-future", "t-0/00000000000000000000.index")
+LIMITS = (
+    (entry_file, "FENCE_ENTRIES", 2),
+    (entry_file, "PAGE_ENTRIES", 3),
+    (entry_file, "CHUNK_ENTRIES", 2),
+    (reader, "FETCH_BYTES", 200),
+    (recovery, "_CHUNK_BYTES", 150),
+    (segment, "COPY_BYTES", 200),
+    (skipping, "LEAST_GAP_BYTES", 60),
+    (views, "HELD_FILES_MAX", 2),
+)
+"""Values for every third seed. With the usual ones, these small files are read in one piece."""
+
 CODECS = (Codec.NONE, Codec.NONE, Codec.NONE, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 """gzip is left out, because its output depends on the version of zlib."""
 
@@ -219,7 +236,10 @@ class _Life(Calls):
         logger.propagate = False
         logging.disable(logging.NOTSET)
         try:
-            self.live()
+            with pytest.MonkeyPatch.context() as patch:
+                for module, name, value in LIMITS if self.seed % 3 == 1 else ():
+                    patch.setattr(module, name, value)
+                self.live()
         finally:
             for each in (self.viewer, self.broker):
                 if each is not None:
@@ -302,8 +322,8 @@ class _Life(Calls):
                 log.producer_state.active_producers(),
                 log.producer_state.snapshot_offsets,
             )
-            for segment in log.segments:
-                self.note(segment.base_offset, segment.size_bytes)
+            for each in log.segments:
+                self.note(each.base_offset, each.size_bytes)
         self.note([(d.path, d.is_online, d.offline_reason) for d in broker.manager.directories])
         self.attempt(broker.metrics)
 
@@ -624,31 +644,31 @@ class _Life(Calls):
         tps = [tp for tp in broker.partitions() if not tp.topic.startswith("_")]
         if not tps or (log := attempt(broker.log, rng.choice(tps))) is None:
             return
-        tp, reader = log.topic_partition, log.reader
+        tp, own = log.topic_partition, log.reader
         start = self.offset(log)
         end = rng.choice((None, None, self.offset(log)))
         isolation = {"isolation": rng.choice(list(Isolation))}
         match rng.randrange(14):
             case 0 | 1:
                 size, whole = rng.choice((0, 1, 61, 100, 400, 10_000)), rng.random() < 0.5
-                attempt(reader.read, start, size, min_one_message=whole, **isolation)
+                attempt(own.read, start, size, min_one_message=whole, **isolation)
             case 2:
-                attempt(reader.batches, start, end, **isolation)
+                attempt(own.batches, start, end, **isolation)
             case 3:
-                attempt(reader.records, start, end, **isolation)
+                attempt(own.records, start, end, **isolation)
             case 4:
-                attempt(reader.columns, start, end, **isolation)
+                attempt(own.columns, start, end, **isolation)
             case 5:
-                attempt(reader.fetched, start, end, **isolation)
+                attempt(own.fetched, start, end, **isolation)
             case 6 | 7 | 8:
                 for target in (self.time(), self.time(), rng.choice((-1, -2, -3, -3, -4, -5, -6))):
-                    attempt(reader.offset_for_timestamp, target)
-                attempt(reader.first_offset_at, self.time())
+                    attempt(own.offset_for_timestamp, target)
+                attempt(own.first_offset_at, self.time())
                 attempt(broker.offsets_for_times, {tp: self.time()})
             case 9:
                 attempt(broker.table, tp.topic)
             case 10:
-                read = rng.choice((reader.records, reader.fetched, reader.columns))
+                read = rng.choice((own.records, own.fetched, own.columns))
                 self.iterators.append(read(start, **isolation))
             case _:
                 attempt(
@@ -717,8 +737,8 @@ class _Life(Calls):
                 log.subscribe(lambda: self.note("changed", number))
             case _:
                 gap = rng.choice((None, None, log.log_end_offset + 3))
-                segment = attempt(log.writer.roll, gap)
-                self.note(segment and segment.base_offset)
+                rolled = attempt(log.writer.roll, gap)
+                self.note(rolled and rolled.base_offset)
 
     # -- the cleaner -------------------------------------------------------------------------
 
