@@ -50,7 +50,7 @@ class Scenario(Protocol):
     def __call__(self, session: Session) -> None: ...
 
 
-BOUNDED = Profile(stride=3, points=4, cuts=2)
+BOUNDED = Profile(stride=3, points=6, cuts=2)
 FULL = Profile(cuts=100, seeds=6, all_deep=True, recoveries=True)
 OF_RECOVERIES = Profile(cuts=1)
 

@@ -252,7 +252,7 @@ def test_a_member_in_threads_follows_its_coordinator(protocol, how, tmp_path):
         followed.append(b"1")
         assert followed.poll() == [b"1"]
         ending = threading.Thread(target=followed.end)
-        appending = threading.Timer(1, lambda: followed.append(b"2"))
+        appending = threading.Timer(0.5, lambda: followed.append(b"2"))
         ending.start()
         appending.start()
         assert followed.poll(60_000) == [b"2"]
