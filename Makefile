@@ -27,6 +27,9 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
+INTEROP = $(PYTEST) -m "interop and not long" $(PYTEST_ARGS)
+# These run next to the tests with Kafka, which wait for its brokers most of the time.
+BESIDE_KAFKA := tests/browser tests/mutants tests/spark tests/interop/test_spark_cluster.py
 PARALLEL := -n $(JOBS) --dist worksteal
 
 CORE := $(VENV)/.stamp-core
@@ -115,8 +118,11 @@ mypy: $(DEV) ## types of logstore and cleaner, strictly
 # In CI a machine that lacks Kafka's classes or Chromium is a failure; elsewhere the tests skip and say why.
 interop: $(ALL) ## tests against Kafka's own classes (need a JDK and Maven), in Chromium, and the long ones on Spark
 	@rm -f tests/interop/target/results.json
-	@LOGSTORE_INTEROP_REQUIRED=$(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED)) \
-		$(PYTEST) -m "interop and not long" $(PYTEST_ARGS) tests/browser tests/interop tests/mutants tests/spark
+	@mkdir -p build
+	@export LOGSTORE_INTEROP_REQUIRED=$(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED)); \
+	$(INTEROP) $(BESIDE_KAFKA) > build/interop.log 2>&1 & beside=$$!; \
+	$(INTEROP) tests/interop $(addprefix --ignore=,$(BESIDE_KAFKA)); status=$$?; \
+	wait $$beside || status=$$?; cat build/interop.log; exit $$status
 
 apps: $(DEV) ## Streams, Connect, MirrorMaker 2 and Spring on our listener, with kills and restarts; an hour (needs a JDK and Maven)
 	@LOGSTORE_INTEROP_REQUIRED=1 $(PYTEST) -m apps $(PYTEST_ARGS) tests/apps
