@@ -5,7 +5,7 @@
 | `server` | `Ui`: a thread with an event loop, a socket, an address with a token |
 | `access` | access control: token, host, origin |
 | `app`, `static` | the application: routes of `api` and files of `front` |
-| `asking` | API requests, routes and error responses |
+| `api_request` | API requests, routes and error responses |
 | `context` | state shared by all requests |
 | `notices` | warnings about a copied directory |
 | `locks` | serialization of operations, and confirmation of data loss |
@@ -13,8 +13,8 @@
 | `api/…` | the JSON API, one module per subject; each exports `ROUTES` |
 | `front/…` | the page itself: HTML, CSS and ES modules, without a build step |
 
-API functions take an `Ask` and may block, because they never run in the event loop. They return a
-JSON-serializable value in the same form as the command line's `--format json`. The broker loads
+API functions take an `ApiRequest` and may block, because they never run in the event loop. They
+return a JSON-serializable value in the same form as `--format json`. The broker loads
 this package through the `logstore.servers` entry point.
 """
 

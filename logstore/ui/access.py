@@ -83,7 +83,7 @@ class Access:
         refusal = self._refusal(scope)
         if refusal is not None:  # the number of connections is limited
             refusal.headers["Connection"] = "close"
-        answer = refusal or self._entrance(scope) or self._app
+        answer = refusal or self._start_session(scope) or self._app
         await answer(scope, receive, send_with_headers)
 
     # -- refusals ------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Access:
 
     # -- login ---------------------------------------------------------------------------
 
-    def _entrance(self, scope: Scope) -> Response | None:
+    def _start_session(self, scope: Scope) -> Response | None:
         """If the request is for the printed URL, set the cookie and redirect.
 
         The redirect removes the token from the address bar, the history and the Referer header.

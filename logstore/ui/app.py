@@ -24,9 +24,9 @@ from logstore.ui.api import (
     preview,
     records,
 )
-from logstore.ui.asking import ApiRoute, failure
+from logstore.ui.api_request import ApiRoute, failure
 from logstore.ui.errors import InvalidRequestError, UnknownPlaceError
-from logstore.ui.static import Front
+from logstore.ui.static import StaticFiles
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -55,7 +55,7 @@ ROUTES: tuple[ApiRoute, ...] = tuple(route for module in _MODULES for route in m
 
 def application(context: Context, *, token: str, host: str, port: int) -> ASGIApp:
     """Return the ASGI application with access control."""
-    front = Front()
+    front = StaticFiles()
     addresses = sorted({route.path for route in ROUTES})
 
     async def not_found(request: Request, error: Exception) -> Response:

@@ -108,7 +108,9 @@ def broker_alteration(
     return command_line(broker, "broker", "alter", options=options, flags=flags)
 
 
-def rehearsals(broker: Broker, preview: Preview, topic: str, partition: int | None) -> list[str]:
+def preview_commands(
+    broker: Broker, preview: Preview, topic: str, partition: int | None
+) -> list[str]:
     """Return the command lines that print the preview of a topic."""
     options = [("--config", f"{each.key}={each.after.value}") for each in preview.changed]
     if partition is not None:

@@ -99,10 +99,10 @@ class Reader:
                 yield b": nothing new\n\n"
                 continue
             self._woken.clear()
-            if text := "".join(self._taken()):
+            if text := "".join(self._take_events()):
                 yield text.encode()
 
-    def _taken(self) -> Iterable[str]:
+    def _take_events(self) -> Iterable[str]:
         states, self._states = self._states, {}
         partitions, self._partitions = list(self._partitions), {}
         for event, state in states.items():

@@ -213,8 +213,8 @@ class PartitionList:
         self._on_measured = on_measured
         self._clock = SystemClock()
         self._lock = threading.Lock()
-        self._known: dict[TopicPartition, _Known] = {}
-        self._exact: dict[TopicPartition, _Exact] = {}
+        self._known: dict[TopicPartition, _CachedRow] = {}
+        self._exact: dict[TopicPartition, _ExactVerdict] = {}
         self._wanted: dict[TopicPartition, None] = {}  # in measuring order
         self._is_measuring = False
         self._is_closed = False
@@ -257,7 +257,7 @@ class PartitionList:
             row = self._of_folder(topic_partition, config)
         else:
             row = self._of_log(log)
-        self._known[topic_partition] = _Known(row, version, now_ms, wall_ms)
+        self._known[topic_partition] = _CachedRow(row, version, now_ms, wall_ms)
         return row
 
     def _of_folder(self, topic_partition: TopicPartition, config: LogConfig) -> Row:
@@ -325,11 +325,11 @@ class PartitionList:
     def note_verdict(self, topic_partition: TopicPartition, exact: Verdict) -> None:
         """Cache an exact verdict until the log or its quick verdict changes."""
 
-        def noted(log: Log) -> _Exact:
-            return _Exact(exact, self._quick_verdict(log), version_of(log))
+        def measured_verdict(log: Log) -> _ExactVerdict:
+            return _ExactVerdict(exact, self._quick_verdict(log), version_of(log))
 
         view = PartitionView(self._broker, topic_partition)
-        self._exact[topic_partition] = view.evaluate(noted)
+        self._exact[topic_partition] = view.evaluate(measured_verdict)
         self._known.pop(topic_partition, None)
 
     def note_damage(self, topic_partition: TopicPartition, damaged: Damaged) -> None:
@@ -394,11 +394,13 @@ class PartitionList:
             row = replace(known.row, measured=True, error=str(error))
             if isinstance(error, LogStoreError):
                 row = replace(row, verdict=Verdict.of_error(error, row.size_bytes))
-            self._known[topic_partition] = _Known(row, None, now_ms, self._broker.clock.now_ms())
+            self._known[topic_partition] = _CachedRow(
+                row, None, now_ms, self._broker.clock.now_ms()
+            )
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedRow:
     """A cached row, the version of its log, and the times of both clocks."""
 
     row: Row
@@ -411,7 +413,7 @@ class _Known:
         return now_ms - self.at_ms < fresh_ms and abs(wall_ms - self.wall_ms) < fresh_ms
 
 
-class _Exact(NamedTuple):
+class _ExactVerdict(NamedTuple):
     """An exact verdict, and the quick verdict and log version when it was computed."""
 
     verdict: Verdict

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from logstore.ui.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from logstore.ui.asking import Ask
+    from logstore.ui.api_request import ApiRequest
 
 KEYS_MAX = 1_000
 """Maximum number of configs in a request."""
 
 
-def given_settings(ask: Ask, name: str) -> dict[str, object]:
+def given_settings(request: ApiRequest, name: str) -> dict[str, object]:
     """Return a body member that maps config keys to values.
 
     Raises
@@ -23,14 +23,14 @@ def given_settings(ask: Ask, name: str) -> dict[str, object]:
     InvalidRequestError
         A value is invalid. `field` is its key.
     """
-    member = ask.member(name, dict, {})
+    member = request.member(name, dict, {})
     _check_count(name, len(member))
     return {_text(name, key): _value(key, value) for key, value in member.items()}
 
 
-def given_keys(ask: Ask, name: str) -> list[str]:
+def given_keys(request: ApiRequest, name: str) -> list[str]:
     """Return a body member that is a list of config keys."""
-    member = ask.member(name, list, [])
+    member = request.member(name, list, [])
     _check_count(name, len(member))
     return [_text(name, key) for key in member]
 

@@ -35,7 +35,7 @@ class _File(NamedTuple):
     tag: str
 
 
-class Front:
+class StaticFiles:
     """Static files by URL path. `/` is the index."""
 
     def __init__(self) -> None:

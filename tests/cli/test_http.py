@@ -11,7 +11,7 @@ import pytest
 
 from logstore import Broker, OffsetAndMetadata, TopicPartition, VirtualClock
 from logstore.analysis import losses
-from logstore.ui import asking, connections, server
+from logstore.ui import api_request, connections, server
 from logstore.ui.api import preview, records
 from logstore.ui.app import ROUTES
 
@@ -100,7 +100,7 @@ def test_the_limits_are_the_documented_ones():
     for sentence in (
         f"the complete request head within {connections.HEAD_S:g} seconds",
         f"any of the {server.CONNECTIONS_MAX} connections",
-        f"the request is larger than {asking.BODY_BYTES_MAX / (1 << 20):g} MiB",
+        f"the request is larger than {api_request.BODY_BYTES_MAX / (1 << 20):g} MiB",
         f"after {records.SCAN_RECORDS_MAX:,} records or"
         f" {records.SCAN_BYTES_MAX / (1 << 20):g} MiB of them",
         f"reads at most {preview.READ_BYTES_MAX / (1 << 20):g} MiB",

@@ -31,7 +31,7 @@ from logstore.config.overrides import alter_overrides
 from logstore.errors import LogStoreError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name
 from logstore.types import INT64_MAX
-from logstore.ui.asking import Answer, post
+from logstore.ui.api_request import ApiResponse, post
 from logstore.ui.context import Action
 from logstore.ui.lines import alteration, broker_alteration, command_line, creation, of_partition
 from logstore.ui.locks import refusal
@@ -41,7 +41,7 @@ from logstore.wire.limits import Limits
 if TYPE_CHECKING:
     from logstore.analysis.preview import Supposition
     from logstore.types import TopicPartition
-    from logstore.ui.asking import Ask
+    from logstore.ui.api_request import ApiRequest
 
 PARTITIONS_MAX = Limits().partitions
 """Maximum number of partitions in a new topic, as in the wire protocol."""
@@ -51,12 +51,12 @@ PARTITIONS_MAX = Limits().partitions
 
 
 def _perform(
-    ask: Ask,
+    request: ApiRequest,
     command: str | None,
     do: Callable[[], object],
     *,
-    rehearse: Callable[[], object] | None = None,
-    loses: Callable[[], Loss] = lambda: NOTHING_LOST,
+    dry_run: Callable[[], object] | None = None,
+    find_loss: Callable[[], Loss] = lambda: NOTHING_LOST,
     notes: tuple[str, ...] = (),
 ) -> object:
     """Perform an operation under the lock, or return its dry run or the loss to confirm.
@@ -65,25 +65,29 @@ def _perform(
     ----------
     command : str or None
         Equivalent command line, or None if there is none.
-    do, rehearse : callable
+    do, dry_run : callable
         Perform the operation or a dry run. They return the JSON that the command line prints.
-    loses : callable
+    find_loss : callable
         Returns the data that would be lost. Called under the lock.
     """
-    token = ask.member("confirm", str, None)
-    if rehearse is not None and ask.member("dry_run", bool, False):
-        with ask.context.change_lock.hold():
-            return {"done": rehearse(), "command": command, "notes": list(notes)}
-    ask.context.check_writable()
-    with ask.context.change_lock.hold():
-        if loss := loses():
+    token = request.member("confirm", str, None)
+    if dry_run is not None and request.member("dry_run", bool, False):
+        with request.context.change_lock.hold():
+            return {"done": dry_run(), "command": command, "notes": list(notes)}
+    request.context.check_writable()
+    with request.context.change_lock.hold():
+        if loss := find_loss():
             # A re-created topic has a new id.
-            ids = {part.topic: ask.broker.topic(part.topic).id for part in loss.parts}
-            action = {"path": ask.address, "body": {**ask.body, "confirm": None}, "ids": ids}
-            if token is None or not ask.context.change_lock.is_confirmed(token, action, loss):
-                again = ask.context.change_lock.confirmation(action, loss)
-                visible_loss = loss.visible_to(partial(ask.allows, "describe", "topic"))
-                return Answer(409, refusal(visible_loss, again, command))
+            ids = {part.topic: request.broker.topic(part.topic).id for part in loss.parts}
+            action = {
+                "path": request.address,
+                "body": {**request.body, "confirm": None},
+                "ids": ids,
+            }
+            if token is None or not request.context.change_lock.is_confirmed(token, action, loss):
+                again = request.context.change_lock.confirmation(action, loss)
+                visible_loss = loss.visible_to(partial(request.allows, "describe", "topic"))
+                return ApiResponse(409, refusal(visible_loss, again, command))
         done = do()
     return {"done": done, "command": command, "notes": list(notes)}
 
@@ -91,38 +95,38 @@ def _perform(
 # -- topics ------------------------------------------------------------------------------------
 
 
-def create_topic(ask: Ask) -> object:
+def create_topic(request: ApiRequest) -> object:
     """Create a topic."""
-    name = ask.member("name", str)
-    if not ask.allows("create", "cluster"):
-        ask.require("create", "topic", name)
-    count = ask.member("partitions", int, 1)
-    ask.check_number("partitions", count, 1, PARTITIONS_MAX)
-    configs = given_settings(ask, "configs")
-    broker = ask.broker
+    name = request.member("name", str)
+    if not request.allows("create", "cluster"):
+        request.require("create", "topic", name)
+    count = request.member("partitions", int, 1)
+    request.check_number("partitions", count, 1, PARTITIONS_MAX)
+    configs = given_settings(request, "configs")
+    broker = request.broker
     validate_topic_name(name)
     overrides, notes = alter_overrides({}, configs, (), broker.broker_config)
 
-    def rehearse() -> object:
+    def dry_run() -> object:
         if any(topic.name == name and not topic.adopted for topic in broker.topics()):
             raise TopicAlreadyExistsError(f"topic '{name}' already exists")
         return {"name": name, "partitions": count, "configs": dict(overrides)}
 
     return _perform(
-        ask,
+        request,
         creation(broker, name, count, configs),
         lambda: broker.create_topic(name, count, configs).to_json(),
-        rehearse=rehearse,
+        dry_run=dry_run,
         notes=notes,
     )
 
 
-def alter_topic(ask: Ask) -> object:
+def alter_topic(request: ApiRequest) -> object:
     """Set and unset topic configs."""
-    topic = ask.topic("alter_configs")
-    given, unset = given_settings(ask, "set"), given_keys(ask, "unset")
-    broker = ask.broker
-    supposed = suppose_topic(broker.manager, topic, given, unset)
+    topic = request.topic("alter_configs")
+    given, unset = given_settings(request, "set"), given_keys(request, "unset")
+    broker = request.broker
+    hypothetical = suppose_topic(broker.manager, topic, given, unset)
 
     def do() -> object:
         before = broker.describe_configs(topic)
@@ -134,18 +138,18 @@ def alter_topic(ask: Ask) -> object:
         }
 
     return _perform(
-        ask,
+        request,
         alteration(broker, topic, given, unset),
         do,
-        loses=partial(_lost_by_settings, ask, supposed),
-        notes=supposed.notes,
+        find_loss=partial(_lost_by_settings, request, hypothetical),
+        notes=hypothetical.notes,
     )
 
 
-def delete_topic(ask: Ask) -> object:
+def delete_topic(request: ApiRequest) -> object:
     """Delete a topic."""
-    topic = ask.topic("delete")
-    broker = ask.broker
+    topic = request.topic("delete")
+    broker = request.broker
 
     def do() -> object:
         found = broker.topic(topic)
@@ -155,28 +159,30 @@ def delete_topic(ask: Ask) -> object:
         broker.delete_topic(topic)
         return deleted_json(found, sizes)
 
-    def loses() -> Loss:
-        return Loss.of_all(_lost_with(ask, each) for each in broker.partitions(topic))
+    def find_loss() -> Loss:
+        return Loss.of_all(_loss_of_partition(request, each) for each in broker.partitions(topic))
 
-    return _perform(ask, command_line(broker, "topic", "delete", names=[topic]), do, loses=loses)
+    return _perform(
+        request, command_line(broker, "topic", "delete", names=[topic]), do, find_loss=find_loss
+    )
 
 
-def _lost_with(ask: Ask, topic_partition: TopicPartition) -> Loss:
+def _loss_of_partition(request: ApiRequest, topic_partition: TopicPartition) -> Loss:
     """Return the loss of an entire partition, estimated from file sizes if it cannot be opened."""
     try:
-        return lost_with([ask.broker.log(topic_partition)])
+        return lost_with([request.broker.log(topic_partition)])
     except LogStoreError:
-        return lost_unread(ask.broker.manager, topic_partition)
+        return lost_unread(request.broker.manager, topic_partition)
 
 
-def _lost_by_settings(ask: Ask, supposed: Supposition) -> Loss:
+def _lost_by_settings(request: ApiRequest, hypothetical: Supposition) -> Loss:
     """Return what retention would delete under the given settings, in all affected topics."""
-    broker = ask.broker
+    broker = request.broker
     found = []
-    for topic in supposed.configs:
+    for topic in hypothetical.configs:
         for tp in broker.partitions(topic):
             try:
-                found.append(lost_by_settings(broker, supposed, tp))
+                found.append(lost_by_settings(broker, hypothetical, tp))
             except LogStoreError:  # retention skips logs that cannot be opened
                 continue
     return Loss.of_all(found)
@@ -185,15 +191,15 @@ def _lost_by_settings(ask: Ask, supposed: Supposition) -> Loss:
 # -- the broker --------------------------------------------------------------------------------
 
 
-def alter_broker(ask: Ask) -> object:
+def alter_broker(request: ApiRequest) -> object:
     """Set and unset dynamic broker configs."""
-    ask.require("alter_configs", "cluster")
-    given, unset = given_settings(ask, "set"), given_keys(ask, "unset")
-    cluster_wide = ask.member("cluster_wide", bool, False)
+    request.require("alter_configs", "cluster")
+    given, unset = given_settings(request, "set"), given_keys(request, "unset")
+    cluster_wide = request.member("cluster_wide", bool, False)
     changes = changes_of(given, unset)
-    broker = ask.broker
+    broker = request.broker
     layer = Layer.CLUSTER if cluster_wide else Layer.BROKER
-    supposed = suppose_broker(broker.manager, changes, layer)
+    hypothetical = suppose_broker(broker.manager, changes, layer)
 
     def do() -> object:
         before = broker.describe_broker_configs()
@@ -202,68 +208,68 @@ def alter_broker(ask: Ask) -> object:
         return {"changed": [each.to_json() for each in changed]}
 
     return _perform(
-        ask,
+        request,
         broker_alteration(broker, given, unset, cluster_wide=cluster_wide),
         do,
-        loses=partial(_lost_by_settings, ask, supposed),
-        notes=supposed.notes,
+        find_loss=partial(_lost_by_settings, request, hypothetical),
+        notes=hypothetical.notes,
     )
 
 
 # -- partitions --------------------------------------------------------------------------------
 
 
-def roll(ask: Ask) -> object:
+def roll(request: ApiRequest) -> object:
     """Roll the active segment."""
-    tp = ask.topic_partition("alter")
-    broker = ask.broker
+    tp = request.topic_partition("alter")
+    broker = request.broker
     return _perform(
-        ask,
+        request,
         of_partition(broker, "roll", tp),
         lambda: rolled_json(tp, broker.roll(tp.topic, tp.partition)),
-        rehearse=lambda: rolled_json(tp, broker.log(*tp).log_end_offset),
+        dry_run=lambda: rolled_json(tp, broker.log(*tp).log_end_offset),
     )
 
 
-def clean(ask: Ask) -> object:
+def clean(request: ApiRequest) -> object:
     """Compact a partition that is due, or any partition with `force`."""
-    tp = ask.topic_partition("alter")
-    force, rolls = ask.member("force", bool, False), ask.member("roll", bool, False)
-    broker = ask.broker
+    tp = request.topic_partition("alter")
+    force, rolls = request.member("force", bool, False), request.member("roll", bool, False)
+    broker = request.broker
     options: dict[str, Any] = {"force": force, "roll": rolls}
 
     def run(*, dry_run: bool) -> object:
-        with ask.context.cleaning_lock.hold():
+        with request.context.cleaning_lock.hold():
             report = broker.clean(tp.topic, tp.partition, dry_run=dry_run, **options)
         for each in report.not_cleaned:
             # A real pass marks the partition uncleanable.
             if each.reason == "uncleanable" and cleaner_view(broker, tp).uncleanable is None:
-                ask.context.partitions.note_damage(tp, Damaged(each.text, None))
+                request.context.partitions.note_damage(tp, Damaged(each.text, None))
         return report.to_json()
 
-    def loses() -> Loss:
+    def find_loss() -> Loss:
         if not force:
             return NOTHING_LOST
-        with ask.context.cleaning_lock.hold():
+        with request.context.cleaning_lock.hold():
             return lost_by_forced_cleaning(broker.cleaner, broker.log(*tp), roll=rolls)
 
     flags = [flag for flag, is_on in (("--force", force), ("--roll", rolls)) if is_on]
     return _perform(
-        ask,
+        request,
         of_partition(broker, "clean", tp, flags=flags, timed=True),
         partial(run, dry_run=False),
-        rehearse=partial(run, dry_run=True),
-        loses=loses,
+        dry_run=partial(run, dry_run=True),
+        find_loss=find_loss,
     )
 
 
-def retain(ask: Ask) -> object:
+def retain(request: ApiRequest) -> object:
     """Apply retention to a partition once."""
-    tp = ask.topic_partition("delete")
-    broker = ask.broker
+    tp = request.topic_partition("delete")
+    broker = request.broker
     run = partial(broker.retain, tp.topic, tp.partition)
 
-    def loses() -> Loss:
+    def find_loss() -> Loss:
         refuse_assumed_policy(broker.manager, tp)
         (decision,) = run(dry_run=True).decisions
         return lost_by_retention(broker.log(*tp), decision)
@@ -273,20 +279,20 @@ def retain(ask: Ask) -> object:
     policy = to_text(broker.manager.catalog.config(tp.topic).cleanup_policy)
     options = [("--config", f"cleanup.policy={policy}")] if is_assumed else []
     return _perform(
-        ask,
+        request,
         of_partition(broker, "retain", tp, options=options, timed=True),
         lambda: run().to_json(),
-        rehearse=lambda: run(dry_run=True).to_json(),
-        loses=loses,
+        dry_run=lambda: run(dry_run=True).to_json(),
+        find_loss=find_loss,
     )
 
 
-def delete_records(ask: Ask) -> object:
+def delete_records(request: ApiRequest) -> object:
     """Delete the records of a partition before an offset."""
-    tp = ask.topic_partition("delete")
-    before = ask.member("before_offset", int)
-    ask.check_number("before_offset", before, -1, INT64_MAX)
-    broker = ask.broker
+    tp = request.topic_partition("delete")
+    before = request.member("before_offset", int)
+    request.check_number("before_offset", before, -1, INT64_MAX)
+    broker = request.broker
     log = broker.log(*tp)
     log.deletion_end(before)  # raises the errors of the deletion
 
@@ -294,24 +300,24 @@ def delete_records(ask: Ask) -> object:
         return {"partitions": [DeleteRecordsResult(low_watermark).to_json(tp)]}
 
     return _perform(
-        ask,
+        request,
         of_partition(broker, "delete-records", tp, options=[("--before-offset", str(before))]),
         lambda: result_json(broker.manager.delete_records(tp, before)),
-        rehearse=lambda: result_json(max(log.log_start_offset, log.deletion_end(before))),
-        loses=lambda: lost_by_delete_records(log, before),
+        dry_run=lambda: result_json(max(log.log_start_offset, log.deletion_end(before))),
+        find_loss=lambda: lost_by_delete_records(log, before),
     )
 
 
-def retry(ask: Ask) -> object:
+def retry(request: ApiRequest) -> object:
     """Clear the uncleanable flag of a partition, so that the cleaner retries it."""
-    tp = ask.topic_partition("alter")
-    broker = ask.broker
+    tp = request.topic_partition("alter")
+    broker = request.broker
     return _perform(
-        ask,
+        request,
         # The command has no uncleanable partitions: it always cleans.
         of_partition(broker, "clean", tp, timed=True),
         lambda: {**tp._asdict(), "was_uncleanable": broker.cleaner.retry(tp)},
-        rehearse=lambda: {
+        dry_run=lambda: {
             **tp._asdict(),
             "was_uncleanable": cleaner_view(broker, tp).uncleanable is not None,
         },

@@ -8,23 +8,23 @@ from logstore.analysis.broker_state import cleanable_state
 from logstore.cleaner.pool.throttle import UNLIMITED
 from logstore.errors import LogStoreError
 from logstore.types import TopicPartition
-from logstore.ui.asking import get
+from logstore.ui.api_request import get
 from logstore.ui.errors import InvalidRequestError
 from logstore.ui.live import passes_under_way
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
-    from logstore.ui.asking import Ask
+    from logstore.ui.api_request import ApiRequest
 
 CLEANINGS = 100
 """Maximum number of cleaning passes in a response."""
 
 
-def cleaner(ask: Ask) -> dict[str, Any]:
+def cleaner(request: ApiRequest) -> dict[str, Any]:
     """Return the cleaner's threads, limits, gauges and uncleanable partitions."""
-    broker = ask.broker
+    broker = request.broker
     config = broker.broker_config
-    under_way = [each for each in passes_under_way(broker) if _sees(ask, each)]
+    under_way = [each for each in passes_under_way(broker) if _is_visible(request, each)]
     steps = {TopicPartition(each["topic"], each["partition"]): each for each in under_way}
     threads = []
     for worker, is_alive in () if broker.pool is None else broker.pool.workers():
@@ -51,24 +51,26 @@ def cleaner(ask: Ask) -> dict[str, Any]:
             "reads": _limit(config.logstore_cleaner_max_read_bytes_per_second),
             "writes": _limit(config.logstore_cleaner_max_write_bytes_per_second),
         },
-        "gauges": _gauges_of_copy(ask) if broker.read_only else broker.metrics().to_json(),
+        "gauges": _gauges_of_copy(request) if broker.read_only else broker.metrics().to_json(),
         "uncleanable": [
-            mark.to_json() | {"bytes": _dirty_bytes(ask.broker, mark.topic_partition)}
+            mark.to_json() | {"bytes": _dirty_bytes(request.broker, mark.topic_partition)}
             for mark in broker.cleaner.uncleanable()
-            if _sees(ask, mark.to_json())
+            if _is_visible(request, mark.to_json())
         ],
-        "history": _cleanings(ask, None)[:CLEANINGS],
+        "history": _cleanings(request, None)[:CLEANINGS],
     }
 
 
-def _gauges_of_copy(ask: Ask) -> dict[str, Any]:
+def _gauges_of_copy(request: ApiRequest) -> dict[str, Any]:
     """Compute the cleaner's gauges from the partitions measured so far.
 
     A copied directory has no cleaner, so the actual gauges would all be 0.
     """
-    topics = [each for each in ask.broker.topics() if ask.allows("describe", "topic", each.name)]
-    rows = ask.context.partitions.rows(topics)
-    ask.context.partitions.measure(rows, rows)
+    topics = [
+        each for each in request.broker.topics() if request.allows("describe", "topic", each.name)
+    ]
+    rows = request.context.partitions.rows(topics)
+    request.context.partitions.measure(rows, rows)
     ratios = [row.cleanable_ratio for row in rows if row.cleanable_ratio is not None]
     delays = [row.max_compaction_delay_ms or 0 for row in rows if row.measured]
     return {
@@ -91,28 +93,29 @@ def _dirty_bytes(broker: Broker, topic_partition: TopicPartition) -> int | None:
         return None
 
 
-def history(ask: Ask) -> dict[str, Any]:
+def history(request: ApiRequest) -> dict[str, Any]:
     """Return gauges over time and the last cleaning passes, for the broker or a partition."""
-    live = ask.context.live.history
-    if "topic" not in ask.query:
-        if "partition" in ask.query:
+    live = request.context.live.history
+    if "topic" not in request.query:
+        if "partition" in request.query:
             raise InvalidRequestError("partition requires topic", field="topic")
-        return {"series": live.curves(), "cleanings": _cleanings(ask, None)[:CLEANINGS]}
-    name = ask.text("topic")
-    (tp,) = ask.broker.partitions(ask.known_topic(name), ask.number("partition", 0))
-    return {"series": live.curves_of(tp), "cleanings": _cleanings(ask, tp)[:CLEANINGS]}
+        return {"series": live.curves(), "cleanings": _cleanings(request, None)[:CLEANINGS]}
+    name = request.text("topic")
+    (tp,) = request.broker.partitions(request.known_topic(name), request.number("partition", 0))
+    return {"series": live.curves_of(tp), "cleanings": _cleanings(request, tp)[:CLEANINGS]}
 
 
-def _cleanings(ask: Ask, wanted: TopicPartition | None) -> list[dict[str, Any]]:
-    return ask.context.live.history.cleanings(
+def _cleanings(request: ApiRequest, wanted: TopicPartition | None) -> list[dict[str, Any]]:
+    return request.context.live.history.cleanings(
         lambda each: (
-            _sees(ask, each) and (wanted is None or wanted == (each["topic"], each["partition"]))
+            _is_visible(request, each)
+            and (wanted is None or wanted == (each["topic"], each["partition"]))
         )
     )
 
 
-def _sees(ask: Ask, item: dict[str, Any]) -> bool:
-    return ask.allows("describe", "topic", item["topic"])
+def _is_visible(request: ApiRequest, item: dict[str, Any]) -> bool:
+    return request.allows("describe", "topic", item["topic"])
 
 
 ROUTES = (

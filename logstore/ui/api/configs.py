@@ -14,22 +14,22 @@ from logstore.config.inert_keys import (
 from logstore.config.keys import KAFKA_ORIGINS, ConfigKey, Kind, render
 from logstore.config.units import unit_of
 from logstore.types import INT32_MAX, INT64_MAX
-from logstore.ui.asking import get
+from logstore.ui.api_request import get
 
 if TYPE_CHECKING:
     from logstore.config.overrides import ConfigValue, LayeredValue
-    from logstore.ui.asking import Ask
+    from logstore.ui.api_request import ApiRequest
 
 _LARGEST = {Kind.INT: INT32_MAX, Kind.LONG: INT64_MAX}
 
 
-def topic_configs(ask: Ask) -> dict[str, Any]:
+def topic_configs(request: ApiRequest) -> dict[str, Any]:
     """List the configs of a topic."""
-    topic = ask.topic("describe_configs")
-    described = ask.broker.describe_configs(topic)
+    topic = request.topic("describe_configs")
+    described = request.broker.describe_configs(topic)
     return {
         "topic": topic,
-        "read_only": ask.context.read_only_because is not None,
+        "read_only": request.context.read_only_because is not None,
         "configs": [
             _field(STORED_TOPIC_KEYS[key], found, is_fixed=False)
             for key, found in described.items()
@@ -37,13 +37,13 @@ def topic_configs(ask: Ask) -> dict[str, Any]:
     }
 
 
-def broker_configs(ask: Ask) -> dict[str, Any]:
+def broker_configs(request: ApiRequest) -> dict[str, Any]:
     """List the configs of the broker."""
-    ask.require("describe_configs", "cluster")
-    described = ask.broker.describe_broker_configs()
+    request.require("describe_configs", "cluster")
+    described = request.broker.describe_broker_configs()
     return {
         "topic": None,
-        "read_only": ask.context.read_only_because is not None,
+        "read_only": request.context.read_only_because is not None,
         "configs": [
             _field(
                 STORED_BROKER_KEYS.get(key) or unknown_broker_key(key),

@@ -6,27 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 from logstore.reasons import reasons_json
 from logstore.types import INT64_MAX
-from logstore.ui.asking import get
+from logstore.ui.api_request import get
 from logstore.ui.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from logstore.analysis.erasure import ErasurePlace
-    from logstore.ui.asking import Ask
+    from logstore.ui.api_request import ApiRequest
 
 
-def erasure(ask: Ask) -> dict[str, Any]:
+def erasure(request: ApiRequest) -> dict[str, Any]:
     """Find all locations of a key in a partition, grouped by state and rule.
 
     With `places`, list at most that many locations per group.
     """
-    tp = ask.topic_partition("read")
-    key = ask.key()
+    tp = request.topic_partition("read")
+    key = request.key()
     if key is None:
         raise InvalidRequestError("exactly one of key and key_base64 is required", field="key")
-    limit = ask.number("places", INT64_MAX)
-    report = ask.broker.erasure(tp.topic, key, tp.partition)
+    limit = request.number("places", INT64_MAX)
+    report = request.broker.erasure(tp.topic, key, tp.partition)
     groups: dict[tuple[str, ...], list[ErasurePlace]] = {}
     listed = []
     for place in report.places:

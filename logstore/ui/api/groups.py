@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Any
 from logstore.coordinator.groups.consumer_protocol import Assignment, Subscription
 from logstore.coordinator.groups.group import GroupState
 from logstore.errors import GroupIdNotFoundError, LogStoreError
-from logstore.ui.asking import get
+from logstore.ui.api_request import get
 
 if TYPE_CHECKING:
     from logstore.coordinator.groups.offsets import OffsetAndMetadata
     from logstore.types import TopicPartition
-    from logstore.ui.asking import Ask
+    from logstore.ui.api_request import ApiRequest
 
 
-def groups(ask: Ask) -> dict[str, Any]:
+def groups(request: ApiRequest) -> dict[str, Any]:
     """List the groups that the principal may describe."""
-    found = ask.broker.admin().list_groups()
-    if not ask.allows("describe", "cluster"):
-        found = [each for each in found if ask.allows("describe", "group", each["group_id"])]
+    found = request.broker.admin().list_groups()
+    if not request.allows("describe", "cluster"):
+        found = [each for each in found if request.allows("describe", "group", each["group_id"])]
     return {"groups": found}
 
 
-def group(ask: Ask) -> dict[str, Any]:
+def group(request: ApiRequest) -> dict[str, Any]:
     """Describe a group. Omits topics that the principal may not describe."""
-    may_describe = partial(ask.allows, "describe", "topic")
-    group_id = ask.path["group"]
-    ask.require("describe", "group", group_id)
-    admin = ask.broker.admin()
+    may_describe = partial(request.allows, "describe", "topic")
+    group_id = request.path["group"]
+    request.require("describe", "group", group_id)
+    admin = request.broker.admin()
     described = admin.describe_groups([group_id])[group_id]
     offsets = admin.list_group_offsets(group_id)[group_id]
     if described["group_state"] == GroupState.DEAD.value and not offsets:
@@ -43,7 +43,7 @@ def group(ask: Ask) -> dict[str, Any]:
         **described,
         "members": members,
         "offsets": [
-            _offset(ask, tp, committed)
+            _offset(request, tp, committed)
             for tp, committed in sorted(offsets.items())
             if may_describe(tp.topic)
         ],
@@ -61,12 +61,12 @@ def _member(member: dict[str, Any]) -> dict[str, Any]:
 
 
 def _offset(
-    ask: Ask, topic_partition: TopicPartition, committed: OffsetAndMetadata
+    request: ApiRequest, topic_partition: TopicPartition, committed: OffsetAndMetadata
 ) -> dict[str, Any]:
     """Return a committed offset, and its lag if the log end offset is known."""
     end: int | None
     try:
-        end = ask.broker.log(*topic_partition).high_watermark
+        end = request.broker.log(*topic_partition).high_watermark
     except LogStoreError:  # deleted, or cannot be opened
         end = None
     return {

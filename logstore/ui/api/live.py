@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response, StreamingResponse
 
-from logstore.ui.asking import ApiRoute, Ask, failure, refuse_parameters
+from logstore.ui.api_request import ApiRequest, ApiRoute, failure, refuse_parameters
 from logstore.ui.errors import TooManyClientsError
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ async def events(request: Request) -> Response:
         refuse_parameters(request)
     except Exception as error:
         return failure(error)
-    ask = Ask.without_parts(context, request)
-    reader = context.live.connect(partial(ask.allows, "describe", "topic"))
+    api_request = ApiRequest.without_parameters(context, request)
+    reader = context.live.connect(partial(api_request.allows, "describe", "topic"))
     if reader is None:
         return failure(TooManyClientsError("too many clients of the event stream"), 503)
     return StreamingResponse(_events(context.live, reader), media_type="text/event-stream")

@@ -10,66 +10,70 @@ from logstore.analysis.assumptions import policy_assumption
 from logstore.analysis.broker_state import data_dirs, node_id
 from logstore.analysis.verdict import EMPTY_LISTED, Summary, Verdict
 from logstore.errors import LogStoreError
-from logstore.ui.asking import get
+from logstore.ui.api_request import get
 from logstore.ui.partitions import SORTS
 
 if TYPE_CHECKING:
-    from logstore.ui.asking import Ask
+    from logstore.ui.api_request import ApiRequest
 
 PAGE_MAX = 1_000
 """Maximum number of items in a response."""
 
 
-def about(ask: Ask) -> dict[str, Any]:
+def about(request: ApiRequest) -> dict[str, Any]:
     """Describe the broker and the user's permissions."""
-    broker, context = ask.broker, ask.context
+    broker, context = request.broker, request.context
     return {
         "version": version("kafka-logstore"),
         "data_dirs": data_dirs(broker),
         "read_only": context.read_only_because is not None,
         "read_only_because": context.read_only_because,
         "clock": context.clock_json(),
-        "node_id": _node_id(ask),
+        "node_id": _node_id(request),
         "principal": context.principal,
-        "may": sorted(action.name for action in context.actions if ask.may(action)),
-        "notes": _notes(ask),
+        "may": sorted(action.name for action in context.actions if request.may_change_any(action)),
+        "notes": _notes(request),
     }
 
 
-def _notes(ask: Ask) -> list[str]:
+def _notes(request: ApiRequest) -> list[str]:
     """Return the assumptions and warnings about a copied directory."""
-    if not ask.broker.read_only:
+    if not request.broker.read_only:
         return []
-    names = [topic.name for topic in ask.broker.topics() if topic.adopted]
-    assumed = [policy_assumption(ask.broker.manager, name) for name in ask.visible(names)]
+    names = [topic.name for topic in request.broker.topics() if topic.adopted]
+    assumed = [policy_assumption(request.broker.manager, name) for name in request.visible(names)]
     texts = [f"Assumed: {text}" for text in assumed if text is not None]
     if len(texts) > 1:
         texts[0] += f" (likewise for {len(texts) - 1} more)"
     # Warnings can name any topic.
-    return texts[:1] + (ask.context.notices.texts() if ask.allows("describe", "cluster") else [])
+    return texts[:1] + (
+        request.context.notices.texts() if request.allows("describe", "cluster") else []
+    )
 
 
-def _node_id(ask: Ask) -> int | None:
+def _node_id(request: ApiRequest) -> int | None:
     try:
-        return node_id(ask.broker)
+        return node_id(request.broker)
     except LogStoreError:  # inconsistent directories, which `check` reports
         return None
 
 
-def partitions(ask: Ask) -> dict[str, Any]:
+def partitions(request: ApiRequest) -> dict[str, Any]:
     """List partitions, filtered, sorted and paged."""
-    sort = ask.choice("sort", tuple(SORTS), "bytes")
-    descending = ask.flag("descending", default=sort != "name")
-    wanted = ask.text("filter").lower()
-    first, count = ask.window(PAGE_MAX)
-    listed = ask.context.partitions
-    topics = [each for each in ask.broker.topics() if ask.allows("describe", "topic", each.name)]
-    if "topic" in ask.query:
-        name = ask.text("topic")
+    sort = request.choice("sort", tuple(SORTS), "bytes")
+    descending = request.flag("descending", default=sort != "name")
+    wanted = request.text("filter").lower()
+    first, count = request.window(PAGE_MAX)
+    listed = request.context.partitions
+    topics = [
+        each for each in request.broker.topics() if request.allows("describe", "topic", each.name)
+    ]
+    if "topic" in request.query:
+        name = request.text("topic")
         topics = [each for each in topics if each.name == name]
     found = [row for row in listed.rows(topics) if wanted in str(row.topic_partition).lower()]
     empty = Counter(row.topic_partition.topic for row in found if row.is_empty)
-    if ask.flag("empty", default=True) or empty.total() <= EMPTY_LISTED:
+    if request.flag("empty", default=True) or empty.total() <= EMPTY_LISTED:
         empty.clear()
     rows = [row for row in found if not (empty and row.is_empty)]
     rows.sort(key=lambda row: row.topic_partition)

@@ -16,11 +16,11 @@ from logstore.analysis.view import PartitionView
 from logstore.cleaner.explaining import Tombstones
 from logstore.reasons import reasons_json, text_of
 from logstore.ui.api.overview import PAGE_MAX
-from logstore.ui.asking import get
+from logstore.ui.api_request import get
 
 if TYPE_CHECKING:
     from logstore.cleaner.explaining import Tombstone
-    from logstore.ui.asking import Ask
+    from logstore.ui.api_request import ApiRequest
 
 BUCKETS = 200
 BUCKETS_MAX = 4_000
@@ -29,11 +29,11 @@ BUCKETS_MAX = 4_000
 TOP_KEYS_MAX = 1_000
 
 
-def partition(ask: Ask) -> dict[str, Any]:
+def partition(request: ApiRequest) -> dict[str, Any]:
     """Describe a partition as `inspect --summary` does, and why it is or is not cleaned."""
-    tp = ask.topic_partition()
-    broker = ask.broker
-    summary = inspect_partition(broker, tp, sums=ask.context.strips.sums)
+    tp = request.topic_partition()
+    broker = request.broker
+    summary = inspect_partition(broker, tp, sums=request.context.strips.sums)
     view = PartitionView(broker, tp)
     log = view.log
     decision = view.evaluate(partial(cleaning_decision, broker))
@@ -47,9 +47,9 @@ def partition(ask: Ask) -> dict[str, Any]:
     assumed = assumptions(broker.manager, tp, cleaning=True)
     return {
         **summary.to_line_json(),
-        "verdict": ask.context.partitions.exact_verdict(log, summary.verdict).to_json(),
+        "verdict": request.context.partitions.exact_verdict(log, summary.verdict).to_json(),
         "sections": summary.section_bytes(),
-        "holes": sum(item.holes for item in ask.context.strips.items(tp)[1]),
+        "holes": sum(item.holes for item in request.context.strips.items(tp)[1]),
         "deleted": waiting,
         "deleted_bytes": sum(each["size_bytes"] for each in waiting),
         "decision": {
@@ -69,53 +69,57 @@ def partition(ask: Ask) -> dict[str, Any]:
     }
 
 
-def verdict(ask: Ask) -> dict[str, Any]:
+def verdict(request: ApiRequest) -> dict[str, Any]:
     """Compute the exact verdict by dry runs, with progress on the event stream."""
-    tp = ask.topic_partition()
-    context = ask.context
+    tp = request.topic_partition()
+    context = request.context
     with context.cleaning_lock.hold(), context.live.dry_run(tp) as progress:
-        found = partition_verdict(ask.broker, tp, exact=True, progress=progress)
+        found = partition_verdict(request.broker, tp, exact=True, progress=progress)
     context.partitions.note_verdict(tp, found)
     return {**tp._asdict(), "verdict": found.to_json()}
 
 
-def segments(ask: Ask) -> dict[str, Any]:
+def segments(request: ApiRequest) -> dict[str, Any]:
     """List segments in offset order, including those awaiting deletion."""
-    tp = ask.topic_partition()
-    first, count = ask.window(PAGE_MAX)
-    total, items = ask.context.strips.items(tp, first, count)
+    tp = request.topic_partition()
+    first, count = request.window(PAGE_MAX)
+    total, items = request.context.strips.items(tp, first, count)
     return {"total": total, "first": first, "segments": [item.to_json() for item in items]}
 
 
-def segment_map(ask: Ask) -> dict[str, Any]:
+def segment_map(request: ApiRequest) -> dict[str, Any]:
     """Return the segment map: adjacent segments merged into about `buckets` buckets."""
-    tp = ask.topic_partition()
-    buckets = ask.number("buckets", BUCKETS, least=1, most=BUCKETS_MAX)
-    first = ask.number("first", 0)
-    count = ask.number("count", 0) if "count" in ask.query else None
-    total, items = ask.context.strips.buckets(tp, buckets, first, count)
+    tp = request.topic_partition()
+    buckets = request.number("buckets", BUCKETS, least=1, most=BUCKETS_MAX)
+    first = request.number("first", 0)
+    count = request.number("count", 0) if "count" in request.query else None
+    total, items = request.context.strips.buckets(tp, buckets, first, count)
     shown = sum(item.segments for item in items)
     found = [item.to_json() for item in items]
     return {"total": total, "first": first, "count": shown, "buckets": found}
 
 
-def explain(ask: Ask) -> dict[str, Any]:
+def explain(request: ApiRequest) -> dict[str, Any]:
     """Explain why a partition is or is not cleaned, as `explain` does."""
-    key = ask.text("key").encode() if "key" in ask.query else None
+    key = request.text("key").encode() if "key" in request.query else None
     # The history of a key reveals the contents of records.
-    tp = ask.topic_partition("describe") if key is None else ask.topic_partition("describe", "read")
-    with ask.context.cleaning_lock.hold():
-        report = ask.broker.explain(tp, quick=ask.flag("quick"), key=key)
+    tp = (
+        request.topic_partition("describe")
+        if key is None
+        else request.topic_partition("describe", "read")
+    )
+    with request.context.cleaning_lock.hold():
+        report = request.broker.explain(tp, quick=request.flag("quick"), key=key)
     item = report.partitions[0]
     if item.verdict is not None and (item.verdict.exact or item.verdict.state == DAMAGED):
-        ask.context.partitions.note_verdict(tp, item.verdict)
+        request.context.partitions.note_verdict(tp, item.verdict)
     return item.to_json()
 
 
-def tombstones(ask: Ask) -> dict[str, Any]:
+def tombstones(request: ApiRequest) -> dict[str, Any]:
     """Count surviving tombstones by the condition that they await, and by segment."""
-    tp = ask.topic_partition()
-    broker, now_ms = ask.broker, ask.broker.clock.now_ms()
+    tp = request.topic_partition()
+    broker, now_ms = request.broker, request.broker.clock.now_ms()
     view = PartitionView(broker, tp)
     live = live_tombstones(view)
     log, decision = view.log, view.evaluate(partial(cleaning_decision, broker))
@@ -139,12 +143,12 @@ def tombstones(ask: Ask) -> dict[str, Any]:
     }
 
 
-def stats(ask: Ask) -> dict[str, Any]:
+def stats(request: ApiRequest) -> dict[str, Any]:
     """Count records, keys and bytes, as `stats` does."""
-    tp = ask.topic_partition("describe", "read")  # shows keys
-    with ask.context.cleaning_lock.hold():  # the verdict requires dry runs
-        found = ask.broker.stats(tp, top=ask.number("top", 10, most=TOP_KEYS_MAX))
-    ask.context.partitions.note_verdict(tp, found.verdict)
+    tp = request.topic_partition("describe", "read")  # shows keys
+    with request.context.cleaning_lock.hold():  # the verdict requires dry runs
+        found = request.broker.stats(tp, top=request.number("top", 10, most=TOP_KEYS_MAX))
+    request.context.partitions.note_verdict(tp, found.verdict)
     return found.to_json()
 
 

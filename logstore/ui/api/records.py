@@ -18,14 +18,14 @@ from logstore.record.json_text import record_json
 from logstore.runtime.patterns import compile_search
 from logstore.storage.log.reader import Isolation
 from logstore.ui.api.overview import PAGE_MAX
-from logstore.ui.asking import get
+from logstore.ui.api_request import get
 from logstore.ui.errors import InvalidRequestError, UnknownPlaceError
 
 if TYPE_CHECKING:
     from logstore.clients.records import ConsumerRecord
     from logstore.record.survey import Damage
     from logstore.storage.log.log import Log
-    from logstore.ui.asking import Ask
+    from logstore.ui.api_request import ApiRequest
 
 T = TypeVar("T")
 
@@ -42,12 +42,12 @@ ANSWER_CHARACTERS_MAX = 4 * 1024 * 1024
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
-def batches(ask: Ask) -> dict[str, Any]:
+def batches(request: ApiRequest) -> dict[str, Any]:
     """List the batches of a segment with kafka-dump-log's field names. Verifies CRCs."""
-    tp = ask.topic_partition("describe", "read")
-    base = ask.place("base")
-    first, count = ask.window(PAGE_MAX)
-    view = PartitionView(ask.broker, tp)
+    tp = request.topic_partition("describe", "read")
+    base = request.path_offset("base")
+    first, count = request.window(PAGE_MAX)
+    view = PartitionView(request.broker, tp)
     segment = view.log.segments.get(base)
     if segment is None:
         raise UnknownPlaceError(f"{tp} has no segment {base}")
@@ -65,12 +65,12 @@ def batches(ask: Ask) -> dict[str, Any]:
     }
 
 
-def batch_records(ask: Ask) -> dict[str, Any]:
+def batch_records(request: ApiRequest) -> dict[str, Any]:
     """List the records of a batch, including control records."""
-    tp = ask.topic_partition("describe", "read")
-    base = ask.place("base")
-    first, count = ask.window(RECORDS_MAX)
-    view = PartitionView(ask.broker, tp)
+    tp = request.topic_partition("describe", "read")
+    base = request.path_offset("base")
+    first, count = request.window(RECORDS_MAX)
+    view = PartitionView(request.broker, tp)
     overlapping = view.batches(base, base + 1)
     stored = next((each for each in overlapping if each.batch.header.base_offset == base), None)
     if stored is None:
@@ -83,20 +83,20 @@ def batch_records(ask: Ask) -> dict[str, Any]:
     return {"first": first, "records": [json.loads(text) for text in _bounded(texts)]}
 
 
-def records(ask: Ask) -> dict[str, Any]:
+def records(request: ApiRequest) -> dict[str, Any]:
     """List records in offset order as `read` does, optionally only matching records.
 
     A search may return fewer than `count` records, because it does not read the entire log.
     """
-    tp = ask.topic_partition("describe", "read")
-    count = ask.number("count", 100, least=1, most=RECORDS_MAX)
-    isolation = ask.choice("isolation", ISOLATIONS, "read_uncommitted")
-    field_bytes = ask.number("field_bytes", 0)
-    log = PartitionView(ask.broker, tp).log
-    start, end = _range(ask, log)
+    tp = request.topic_partition("describe", "read")
+    count = request.number("count", 100, least=1, most=RECORDS_MAX)
+    isolation = request.choice("isolation", ISOLATIONS, "read_uncommitted")
+    field_bytes = request.number("field_bytes", 0)
+    log = PartitionView(request.broker, tp).log
+    start, end = _range(request, log)
     readable = log.reader.upper_offset(Isolation(isolation))
-    wanted = _conditions(ask)
-    read = ask.broker.read(tp, offset=start, until=end, isolation=isolation)
+    wanted = _conditions(request)
+    read = request.broker.read(tp, offset=start, until=end, isolation=isolation)
     next_offset = start
     scanned = scanned_bytes = 0
 
@@ -107,7 +107,7 @@ def records(ask: Ask) -> dict[str, Any]:
             next_offset = record.offset + 1
             scanned += 1
             scanned_bytes += len(record.key or b"") + len(record.value or b"")
-            extra = decoded_member(record.topic, record) | ask.context.decoded(record)
+            extra = decoded_member(record.topic, record) | request.context.decoded(record)
             decoded = json.dumps(extra).encode() if extra and wanted is not None else b""
             if wanted is None or wanted.matches(record, decoded):
                 yield _text(record, extra, field_bytes)
@@ -117,7 +117,7 @@ def records(ask: Ask) -> dict[str, Any]:
         next_offset = max(next_offset, readable if end is None else min(end, readable))
 
     listed = [json.loads(text) for text in _bounded(texts())]
-    log = PartitionView(ask.broker, tp).log
+    log = PartitionView(request.broker, tp).log
     return {
         "records": listed,
         "next_offset": next_offset,
@@ -127,36 +127,36 @@ def records(ask: Ask) -> dict[str, Any]:
     }
 
 
-def _range(ask: Ask, log: Log) -> tuple[int, int | None]:
+def _range(request: ApiRequest, log: Log) -> tuple[int, int | None]:
     """Return the first offset, and the end offset or None."""
     start = log.log_start_offset
-    if "from_timestamp" in ask.query:
-        found = log.reader.offset_for_timestamp(ask.number("from_timestamp", 0))
+    if "from_timestamp" in request.query:
+        found = log.reader.offset_for_timestamp(request.number("from_timestamp", 0))
         start = log.log_end_offset if found is None else found.offset
-    start = ask.number("from_offset", start)
-    if "until_offset" not in ask.query:
+    start = request.number("from_offset", start)
+    if "until_offset" not in request.query:
         return start, None
-    return start, ask.number("until_offset", 0)
+    return start, request.number("until_offset", 0)
 
 
-def _conditions(ask: Ask) -> RecordFilter | None:
+def _conditions(request: ApiRequest) -> RecordFilter | None:
     """Return the filter, or None without conditions."""
     given: dict[str, Any] = {}
-    if (key := ask.key()) is not None:
+    if (key := request.key()) is not None:
         given["key"] = key
     for name, parameter in (("text", "text"), ("header_text", "header_text")):
-        if parameter in ask.query:
-            given[name] = ask.text(parameter).encode("utf-8", "surrogateescape")
-    if "header" in ask.query:
-        given["header"] = ask.text("header")
-    if "pattern" in ask.query:
+        if parameter in request.query:
+            given[name] = request.text(parameter).encode("utf-8", "surrogateescape")
+    if "header" in request.query:
+        given["header"] = request.text("header")
+    if "pattern" in request.query:
         try:
-            given["pattern"] = compile_search(ask.text("pattern"))
+            given["pattern"] = compile_search(request.text("pattern"))
         except InvalidRegularExpressionError as error:
             raise InvalidRequestError(str(error), field="pattern") from error
-    if "until_timestamp" in ask.query:
-        given["end_ms"] = ask.number("until_timestamp", 0)
-        given["first_ms"] = ask.number("from_timestamp", INT64_MIN)
+    if "until_timestamp" in request.query:
+        given["end_ms"] = request.number("until_timestamp", 0)
+        given["first_ms"] = request.number("from_timestamp", INT64_MIN)
     return RecordFilter(**given) if given else None
 
 
@@ -183,16 +183,16 @@ def _shortened(data: bytes, size: int) -> bytes:
     return data[:size]
 
 
-def fates(ask: Ask) -> dict[str, Any]:
+def fates(request: ApiRequest) -> dict[str, Any]:
     """Return the fate of each record in the next cleaning pass, as `inspect --fate` does.
 
     With `roll`, assume that the active segment is rolled first.
     """
-    tp = ask.topic_partition("describe", "read")
-    first, count = ask.window(RECORDS_MAX)
-    cleaner = ask.broker.cleaner
-    view = PartitionView(ask.broker, tp)
-    roll = ask.flag("roll")
+    tp = request.topic_partition("describe", "read")
+    first, count = request.window(RECORDS_MAX)
+    cleaner = request.broker.cleaner
+    view = PartitionView(request.broker, tp)
+    roll = request.flag("roll")
     page = view.evaluate(lambda log: PartitionFates(cleaner, log, roll=roll).page(first, count))
     return {
         "total": page.total,

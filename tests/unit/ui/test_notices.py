@@ -22,7 +22,7 @@ def test_distinct_warnings_are_collected_in_order(notices, caplog):
         ("logstore.storage", logging.ERROR, "an error of %s"),
         ("logstore.manager", logging.WARNING, "two lines of %s"),
         ("logstore.storage", logging.INFO, "a message of %s"),
-        ("logstore.ui.asking", logging.ERROR, "a defect of %s"),
+        ("logstore.ui.api_request", logging.ERROR, "a defect of %s"),
     ):
         logging.getLogger(name).log(level, text, "t-0")
     assert notices.texts() == ["two lines of t-0", "an error of t-0"]

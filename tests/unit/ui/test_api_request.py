@@ -8,7 +8,14 @@ from logstore import Acl, Authorizer, Broker, errors
 from logstore.types import INT64_MAX
 from logstore.ui import app
 from logstore.ui import errors as ui_errors
-from logstore.ui.asking import BODY_BYTES_MAX, Answer, Ask, failure, post, unknown_topic
+from logstore.ui.api_request import (
+    BODY_BYTES_MAX,
+    ApiRequest,
+    ApiResponse,
+    failure,
+    post,
+    unknown_topic,
+)
 from logstore.ui.context import Action
 from logstore.ui.errors import InvalidRequestError
 from logstore.ui.settings import KEYS_MAX, given_keys, given_settings
@@ -24,7 +31,7 @@ def echo(ask):
     if name == "defect":
         raise ZeroDivisionError(name)
     return (
-        Answer(409, {"loses": name})
+        ApiResponse(409, {"loses": name})
         if name == "loss"
         else {"name": name, "n": ask.member("n", int, 7)}
     )
@@ -165,7 +172,7 @@ def test_text_that_is_not_unicode_can_be_printed(page):
     ),
 )
 def test_integers_are_within_inclusive_bounds(text, bounds, expected):
-    ask = Ask(None, {}, {"n": text}, {}, "")
+    ask = ApiRequest(None, {}, {"n": text}, {}, "")
     least, most = bounds
     if isinstance(expected, int):
         assert ask.number("n", 9, least=least, most=most) == expected
@@ -177,10 +184,10 @@ def test_integers_are_within_inclusive_bounds(text, bounds, expected):
 
 
 def test_defaults_and_words_of_parameters():
-    ask = Ask(None, {}, {"yes": "TRUE", "one": "1", "no": "false", "zero": "0"}, {}, "")
+    ask = ApiRequest(None, {}, {"yes": "TRUE", "one": "1", "no": "false", "zero": "0"}, {}, "")
     assert ask.number("n", 9) == 9
     assert ask.window(1000) == (0, 100)
-    assert Ask(None, {}, {"first": "4", "count": "7"}, {}, "").window(7) == (4, 7)
+    assert ApiRequest(None, {}, {"first": "4", "count": "7"}, {}, "").window(7) == (4, 7)
     assert (ask.text("a"), ask.text("a", "b"), ask.text("yes")) == ("", "b", "TRUE")
     assert [ask.flag(name) for name in ("yes", "one", "no", "zero", "other")] == [
         *(True, True, False, False, False),
@@ -193,7 +200,7 @@ def test_defaults_and_words_of_parameters():
 
 
 def test_members_have_types_and_a_boolean_is_not_a_number():
-    ask = Ask(None, {}, {}, {"n": 1, "yes": True, "text": "a"}, "")
+    ask = ApiRequest(None, {}, {}, {"n": 1, "yes": True, "text": "a"}, "")
     assert ask.member("n", int) == 1
     assert ask.member("n", (int, str)) == 1
     assert ask.member("yes", bool) is True
@@ -287,7 +294,9 @@ def test_a_refusal_names_the_operation_and_the_resource(broker):
 def test_settings_are_checked_before_the_engine_reads_them():
     values = {"a": "t", "b": 1, "c": 0.5, "d": True, "e": ["x", "y"], "f": []}
     full = {f"k{number}": 1 for number in range(KEYS_MAX)}
-    ask = Ask(None, {}, {}, {"set": values, "full": full, "keys": ["a"], "none": {"k": None}}, "")
+    ask = ApiRequest(
+        None, {}, {}, {"set": values, "full": full, "keys": ["a"], "none": {"k": None}}, ""
+    )
     assert given_settings(ask, "set") == values
     assert given_settings(ask, "full") == full
     assert (given_settings(ask, "absent"), given_keys(ask, "absent")) == ({}, [])
@@ -304,9 +313,9 @@ def test_settings_are_checked_before_the_engine_reads_them():
         ("\n" + 100 * "a", 'k: "\\n' + 77 * "a" + " has a control character or surrogate"),
     ):
         with pytest.raises(InvalidRequestError) as raised:
-            given_settings(Ask(None, {}, {}, {"set": {"k": value}}, ""), "set")
+            given_settings(ApiRequest(None, {}, {}, {"set": {"k": value}}, ""), "set")
         assert (str(raised.value), raised.value.field) == (message, "k")
-    assert given_settings(Ask(None, {}, {}, {"set": {"k": " \ue000"}}, ""), "set") == {
+    assert given_settings(ApiRequest(None, {}, {}, {"set": {"k": " \ue000"}}, ""), "set") == {
         "k": " \ue000"
     }
     for body, read in (
@@ -316,9 +325,9 @@ def test_settings_are_checked_before_the_engine_reads_them():
         with pytest.raises(
             InvalidRequestError, match=exactly("m: 1001 keys exceed the limit 1000")
         ) as raised:
-            read(Ask(None, {}, {}, body, ""), "m")
+            read(ApiRequest(None, {}, {}, body, ""), "m")
         assert str(raised.value) == f"m: {KEYS_MAX + 1} keys exceed the limit {KEYS_MAX}"
         assert raised.value.field == "m"
     with pytest.raises(InvalidRequestError) as raised:
-        given_keys(Ask(None, {}, {}, {"m": [1]}, ""), "m")
+        given_keys(ApiRequest(None, {}, {}, {"m": [1]}, ""), "m")
     assert str(raised.value) == "m: expected a string, not 1"

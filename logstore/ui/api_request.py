@@ -1,7 +1,7 @@
 """API requests, routes and error responses.
 
-An API function takes an `Ask` and returns a JSON-serializable value. It may block. A route declares
-its parameters and rejects all others. Exceptions become error responses.
+An API function takes an `ApiRequest` and returns a JSON-serializable value. It may block. A route
+declares its parameters and rejects all others. Exceptions become error responses.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ _FORBIDDEN: Mapping[ResourceType, type[LogStoreError]] = {
 }
 
 
-class Answer(NamedTuple):
+class ApiResponse(NamedTuple):
     """A JSON response with a status code."""
 
     status: int
     value: object
 
 
-class Ask:
+class ApiRequest:
     """An API request.
 
     Parameters
@@ -123,7 +123,7 @@ class Ask:
         self.address = address
 
     @classmethod
-    def without_parts(cls, context: Context, request: Request) -> Ask:
+    def without_parameters(cls, context: Context, request: Request) -> ApiRequest:
         """Return a request without parameters, for permission checks."""
         return cls(context, {}, {}, {}, _host(request))
 
@@ -159,7 +159,7 @@ class Ask:
     def topic_partition(self, *operations: str) -> TopicPartition:
         """Return the partition in the path, after the checks of `topic`."""
         topic = self.topic(*operations)
-        number = _whole("partition", self.path["partition"], 0, INT32_MAX)
+        number = _parse_integer("partition", self.path["partition"], 0, INT32_MAX)
         return self.broker.partitions(topic, number)[0]
 
     def note_damage(self, error: CorruptRecordError) -> None:
@@ -168,16 +168,16 @@ class Ask:
             damaged = Damaged(str(error), error.path)
             self.context.partitions.note_damage(self.topic_partition(), damaged)
 
-    def place(self, name: str) -> int:
+    def path_offset(self, name: str) -> int:
         """Return an offset in the path."""
-        return _whole(name, self.path[name], 0, INT64_MAX)
+        return _parse_integer(name, self.path[name], 0, INT64_MAX)
 
     # -- query parameters ------------------------------------------------------------------
 
     def number(self, name: str, default: int, *, least: int = 0, most: int = INT64_MAX) -> int:
         """Return an integer parameter within inclusive bounds."""
         text = self.query.get(name)
-        return default if text is None else _whole(name, text, least, most)
+        return default if text is None else _parse_integer(name, text, least, most)
 
     def window(self, most: int) -> tuple[int, int]:
         """Return the index of the first item of a page, and the maximum number of items."""
@@ -280,7 +280,7 @@ class Ask:
                 f"{self.context.principal} may not {operation.upper()} {what}"
             )
 
-    def may(self, action: Action) -> bool:
+    def may_change_any(self, action: Action) -> bool:
         """Return whether the principal may perform an operation on any resource."""
         if self.context.read_only_because is not None:
             return False
@@ -304,7 +304,7 @@ _ERROR_MEMBERS = (
 )
 """Members of an error in the response, and the attributes of the exception that provide them."""
 
-Call = Callable[[Ask], object]
+ApiFunction = Callable[[ApiRequest], object]
 
 
 # -- routes ------------------------------------------------------------------------------------
@@ -322,14 +322,14 @@ class ApiRoute(Route):
     action: Action | None = None
 
 
-def get(path: str, call: Call, *query: str) -> ApiRoute:
+def get(path: str, call: ApiFunction, *query: str) -> ApiRoute:
     """Return a GET route with its query parameters."""
-    return ApiRoute(path, partial(_answer, call, query, None, None), methods=["GET"])
+    return ApiRoute(path, partial(_respond, call, query, None, None), methods=["GET"])
 
 
 def post(
     path: str,
-    call: Call,
+    call: ApiFunction,
     *members: str,
     action: Action | None = None,
     method: str = "POST",
@@ -349,13 +349,13 @@ def post(
     """
     known = tuple(query)
     refused = None if rehearsable else action
-    route = ApiRoute(path, partial(_answer, call, known, members, refused), methods=[method])
+    route = ApiRoute(path, partial(_respond, call, known, members, refused), methods=[method])
     route.action = action
     return route
 
 
-async def _answer(
-    call: Call,
+async def _respond(
+    call: ApiFunction,
     query: tuple[str, ...],
     members: tuple[str, ...] | None,
     action: Action | None,
@@ -368,22 +368,22 @@ async def _answer(
         given = _parameters(request, query)
         body = {} if members is None else _members(await _body(request), members)
         address = f"{request.method} {request.url.path}"
-        ask = Ask(context, request.path_params, given, body, _host(request), address)
-        return await context.run(partial(_answered, call, ask))
+        api_request = ApiRequest(context, request.path_params, given, body, _host(request), address)
+        return await context.run(partial(_call_api, call, api_request))
     except ClientDisconnect:
         return Response(status_code=400)  # the client has disconnected
     except Exception as error:
         return failure(error)
 
 
-def _answered(call: Call, ask: Ask) -> Response:
+def _call_api(call: ApiFunction, api_request: ApiRequest) -> Response:
     """Call the function and serialize its result. May block."""
     try:
-        value = call(ask)
+        value = call(api_request)
     except CorruptRecordError as error:
-        ask.note_damage(error)
+        api_request.note_damage(error)
         raise
-    if isinstance(value, Answer):
+    if isinstance(value, ApiResponse):
         return as_json(value.value, value.status)
     return as_json(value)
 
@@ -473,7 +473,7 @@ async def _body(request: Request) -> Mapping[str, Any]:
     return body
 
 
-def _whole(name: str, text: str, least: int, most: int) -> int:
+def _parse_integer(name: str, text: str, least: int, most: int) -> int:
     digits = text.removeprefix("-")
     if digits.isascii() and digits.isdigit() and len(digits) < 20 and least <= int(text) <= most:
         return int(text)
