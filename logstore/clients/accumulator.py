@@ -31,7 +31,7 @@ from logstore.errors import (
     RecordListTooLargeError,
     RequestError,
 )
-from logstore.faults.rules import is_injected, is_passing
+from logstore.faults.rules import is_injected, is_retriable_injection
 from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.record.codecs import Codec
 from logstore.record.records import NewRecord
@@ -451,7 +451,9 @@ class RecordAccumulator:
 
     def _may_pass(self, error: LogStoreError) -> bool:
         """Return whether an append may be retried after an error."""
-        return is_passing(error) or (self._session is not None and self._session.is_moving(error))
+        return is_retriable_injection(error) or (
+            self._session is not None and self._session.is_moving(error)
+        )
 
     def _write_once(self, tp: TopicPartition, records: RecordLists) -> AppendInfo:
         check_for_clients(tp.topic)

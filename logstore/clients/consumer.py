@@ -46,7 +46,7 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
     WakeupError,
 )
-from logstore.faults.rules import Call, is_passing, kafka_exception
+from logstore.faults.rules import Call, is_retriable_injection, kafka_exception
 from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.runtime import ThreadGuard, for_one_thread
 from logstore.runtime.patterns import compile_pattern
@@ -905,7 +905,7 @@ class Consumer:
         tp, config = position.topic_partition, self.config
         call = Call("fetch", (tp,), config.group_id, config.client_id)
         try:
-            self._faults.through(call, lambda: None)
+            self._faults.call_with_rules(call, lambda: None)
         except OffsetOutOfRangeError:
             if config.auto_offset_reset == NONE:
                 raise
@@ -913,7 +913,7 @@ class Consumer:
             self._resolve_position(position)
         except LogStoreError as error:
             # As in other clients, a corrupt record is raised, and retriable errors are retried.
-            if not is_passing(error) or isinstance(error, CorruptRecordError):
+            if not is_retriable_injection(error) or isinstance(error, CorruptRecordError):
                 raise
             self._retry_later(position)
             return False

@@ -92,7 +92,7 @@ class GroupRequests:
         """
         if self._is_replicated and error in COORDINATOR_ERRORS:
             return True
-        return error in RETRIABLE_ERRORS and self._home.faults.has_answered(error)
+        return error in RETRIABLE_ERRORS and self._home.faults.has_injected(error)
 
     def is_moving(self, error: LogStoreError) -> bool:
         """Return whether the coordinator is moving, so that any request may be retried."""

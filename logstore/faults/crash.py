@@ -75,7 +75,7 @@ class CrashMode:
         return f"contents {contents}, names {names}" + (f", seed {self.seed}" if seeded else "")
 
 
-def leave(fs: FileSystem, pending: Pending, mode: CrashMode) -> None:
+def apply_crash(fs: FileSystem, pending: Pending, mode: CrashMode) -> None:
     """Change files to their state after a crash.
 
     Parameters
@@ -93,7 +93,7 @@ def leave(fs: FileSystem, pending: Pending, mode: CrashMode) -> None:
     for path, node in pending.changed_files(fs):
         if mode.contents is not Contents.KEPT or node.is_lossy:
             with dated(fs, path) as file:
-                _leave_contents(file, node, mode.contents, left, rng)
+                _apply_crash_to_contents(file, node, mode.contents, left, rng)
 
 
 def _kept_names(changes: Sequence[NameChange], mode: CrashMode, rng: Random) -> list[NameChange]:
@@ -119,7 +119,7 @@ def _first_units(changes: Iterable[Change], units: int) -> dict[int, int]:
     return left
 
 
-class _Redo(NamedTuple):
+class _UndoneChange(NamedTuple):
     """An undone change of contents. A truncation has no data."""
 
     change: Change
@@ -138,7 +138,7 @@ class _Redo(NamedTuple):
             file.truncate(self.position)
 
 
-def _leave_contents(
+def _apply_crash_to_contents(
     file: File, node: FileNode, mode: Contents, left: dict[int, int], rng: Random
 ) -> None:
     redo = _roll_back(file, node)
@@ -152,29 +152,29 @@ def _leave_contents(
         _apply_first(file, redo, left)
 
 
-def _roll_back(file: File, node: FileNode) -> list[_Redo]:
+def _roll_back(file: File, node: FileNode) -> list[_UndoneChange]:
     """Undo all changes that are not durable. Return the pending changes, oldest first."""
     redo = []
     for change in reversed(node.changes):
         data = None if change.length is None else file.read(change.position, change.length)
-        redo.append(_Redo(change, data))
+        redo.append(_UndoneChange(change, data))
         change.undo(file)
     redo.reverse()
     _apply(file, (each for each in redo if each.change.fate is Fate.DURABLE))
     return [each for each in redo if each.change.fate is Fate.PENDING]
 
 
-def _apply(file: File, redo: Iterable[_Redo]) -> None:
+def _apply(file: File, redo: Iterable[_UndoneChange]) -> None:
     for each in redo:
         each.apply(file)
 
 
-def _apply_first(file: File, redo: Iterable[_Redo], left: Mapping[int, int]) -> None:
+def _apply_first(file: File, redo: Iterable[_UndoneChange], left: Mapping[int, int]) -> None:
     for each in redo:
         each.apply(file, left[each.change.order])
 
 
-def _apply_zeros(file: File, redo: Iterable[_Redo]) -> None:
+def _apply_zeros(file: File, redo: Iterable[_UndoneChange]) -> None:
     """Set the final size of the file without the written bytes."""
     for each in redo:
         if each.data is None:
@@ -183,7 +183,7 @@ def _apply_zeros(file: File, redo: Iterable[_Redo]) -> None:
             file.truncate(max(file.size(), each.position + len(each.data)))
 
 
-def _scatter(file: File, redo: Sequence[_Redo], rng: Random) -> None:
+def _scatter(file: File, redo: Sequence[_UndoneChange], rng: Random) -> None:
     """Leave one of many possible contents, chosen at random."""
     if not redo:
         return
@@ -200,7 +200,9 @@ def _scatter(file: File, redo: Sequence[_Redo], rng: Random) -> None:
         _apply_sectors(file, redo, rng, garbage=choice == 5)
 
 
-def _apply_sectors(file: File, redo: Iterable[_Redo], rng: Random, *, garbage: bool) -> None:
+def _apply_sectors(
+    file: File, redo: Iterable[_UndoneChange], rng: Random, *, garbage: bool
+) -> None:
     """Set the final size of the file without some of the written sectors."""
     old_end = file.size()
     for each in redo:

@@ -48,7 +48,7 @@ _PIECE_BYTES = 64 * 1024
 
 _ZEROS = bytes(_PIECE_BYTES)
 
-_GHOST = "/\1"
+_DISPLACED = "/\1"
 """Prefix of the number in a ghost's path."""
 
 
@@ -212,7 +212,7 @@ class FileNode:
         change.keep(file, size if length is None else min(size, position + length))
         self.changes.append(change)
 
-    def settle(self) -> None:
+    def mark_synced(self) -> None:
         """Note that the file was synced."""
         if self.is_lossy:
             self._mark_pending(Fate.DURABLE)
@@ -220,7 +220,7 @@ class FileNode:
             self.durable_size = None
             self.changes.clear()
 
-    def lose(self) -> bool:
+    def mark_sync_failed(self) -> bool:
         """Note that a sync failed. Return whether it lost recorded changes."""
         self.is_lossy |= self.durable_size is not None
         return self._mark_pending(Fate.LOST)
@@ -242,7 +242,7 @@ def dated(fs: FileSystem, path: str) -> Iterator[File]:
     fs.set_mtime(path, mtime_ms)
 
 
-class Held(NamedTuple):
+class ReplacedFile(NamedTuple):
     """A removed or replaced file, kept open so that it can be restored."""
 
     node: FileNode
@@ -268,19 +268,21 @@ class NameChange:
     kind : Kind
     places : tuple of str
         Affected names (two for a rename), as paths with the current directory names.
-    held : Held or None
+    held : ReplacedFile or None
         The removed or replaced file, if any.
-    ghost : str
+    displaced : str
         Path under which names in a removed or replaced directory are stored.
     """
 
-    __slots__ = ("ghost", "held", "kind", "places")
+    __slots__ = ("displaced", "held", "kind", "places")
 
-    def __init__(self, kind: Kind, *places: str, held: Held | None = None, ghost: str = "") -> None:
+    def __init__(
+        self, kind: Kind, *places: str, held: ReplacedFile | None = None, displaced: str = ""
+    ) -> None:
         self.kind = kind
         self.places = places
         self.held = held
-        self.ghost = ghost
+        self.displaced = displaced
 
 
 class Pending:
@@ -292,22 +294,22 @@ class Pending:
         Known files with their changes, by path.
     changes : list of NameChange
         Oldest first.
-    ghosts : list of str
+    displaced_dirs : list of str
         Directories created or moved by an undo, which are removed at the end.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, FileNode] = {}
         self.changes: list[NameChange] = []
-        self.ghosts: list[str] = []
-        self._ghost_count = 0
+        self.displaced_dirs: list[str] = []
+        self._displaced_count = 0
 
     def copy(self) -> Pending:
         """Return a copy whose name changes can be undone. File changes are shared."""
         twin = Pending()
         twin.files = dict(self.files)
         twin.changes = [copy(change) for change in self.changes]
-        twin._ghost_count = self._ghost_count
+        twin._displaced_count = self._displaced_count
         return twin
 
     @property
@@ -317,12 +319,12 @@ class Pending:
         for node in (*self.files.values(), *held):
             yield from (change for change in node.changes if change.fate is Fate.PENDING)
 
-    def ghost(self, path: str) -> str:
+    def displace(self, path: str) -> str:
         """Move the names in a directory to a separate path before the directory is removed."""
-        self._ghost_count += 1
-        ghost = f"{directory_of(path).rstrip('/')}{_GHOST}{self._ghost_count}"
-        self.move(path, ghost)
-        return ghost
+        self._displaced_count += 1
+        displaced = f"{directory_of(path).rstrip('/')}{_DISPLACED}{self._displaced_count}"
+        self.move(path, displaced)
+        return displaced
 
     def move(self, source: str, target: str) -> None:
         """Record the renaming of a directory."""
@@ -333,8 +335,8 @@ class Pending:
 
         for change in self.changes:
             change.places = tuple(map(moved, change.places))
-            change.ghost = moved(change.ghost)
-        self.ghosts[:] = map(moved, self.ghosts)
+            change.displaced = moved(change.displaced)
+        self.displaced_dirs[:] = map(moved, self.displaced_dirs)
         self.files = {moved(path): node for path, node in self.files.items()}
 
     def move_file(self, source: str, target: str) -> None:
@@ -344,7 +346,7 @@ class Pending:
         if node is not None:
             self.files[target] = node
 
-    def settle(self, directory: str | None, places: Iterable[str] = ()) -> None:
+    def mark_durable(self, directory: str | None, places: Iterable[str] = ()) -> None:
         """Mark changes in a directory, or of the given names, as durable.
 
         Earlier changes of names affected by such a change become durable as well.
@@ -377,21 +379,23 @@ class Pending:
         """Undo name changes, together with all later changes of the same names."""
         for change in reversed(changes):
             self._undo(fs, change)
-        for ghost in self.ghosts:
-            if fs.exists(ghost):
-                remove_tree(fs, ghost)
+        for displaced in self.displaced_dirs:
+            if fs.exists(displaced):
+                remove_tree(fs, displaced)
 
     def _undo(self, fs: FileSystem, change: NameChange) -> None:
         first, last = change.places[0], change.places[-1]
         above = directory_of(first)
-        if _GHOST in above and not fs.is_dir(above):
-            self.ghosts.append(f"{above}/"[: f"{above}/".index("/", above.index(_GHOST) + 1)])
+        if _DISPLACED in above and not fs.is_dir(above):
+            self.displaced_dirs.append(
+                f"{above}/"[: f"{above}/".index("/", above.index(_DISPLACED) + 1)]
+            )
             fs.make_dirs(above)
         if change.kind is Kind.CREATE:
             fs.remove(first)
         elif change.kind is Kind.MAKE_DIR:
-            self.ghosts.append(self.ghost(first))
-            fs.rename(first, self.ghosts[-1])
+            self.displaced_dirs.append(self.displace(first))
+            fs.rename(first, self.displaced_dirs[-1])
         elif change.kind is Kind.RENAME:
             is_dir = fs.is_dir(last)
             fs.rename(last, first)
@@ -399,9 +403,9 @@ class Pending:
         if change.held is not None:
             change.held.restore(fs, last)
             self.files[last] = change.held.node
-        elif change.ghost:
+        elif change.displaced:
             fs.make_dirs(last)
-            self.move(change.ghost, last)
+            self.move(change.displaced, last)
 
 
 class FaultyDisk(FileSystemLayer):
@@ -495,7 +499,7 @@ class FaultyDisk(FileSystemLayer):
             self._end()
 
     def _rename(self, source: str, target: str) -> None:
-        held, replaces_dir = self._hold(target), self.base.is_dir(target)
+        held, replaces_dir = self._open_replaced(target), self.base.is_dir(target)
         try:
             self.base.rename(source, target)
         except BaseException:
@@ -503,8 +507,10 @@ class FaultyDisk(FileSystemLayer):
                 held.file.close()
             raise
         pending = self._pending
-        ghost = pending.ghost(target) if replaces_dir else ""
-        pending.changes.append(NameChange(Kind.RENAME, source, target, held=held, ghost=ghost))
+        displaced = pending.displace(target) if replaces_dir else ""
+        pending.changes.append(
+            NameChange(Kind.RENAME, source, target, held=held, displaced=displaced)
+        )
         if self.base.is_dir(target):
             pending.move(source, target)
             for path, node in pending.files.items():
@@ -518,7 +524,7 @@ class FaultyDisk(FileSystemLayer):
         """Remove a file."""
         with self._serial, self._lock:
             self._begin(Kind.REMOVE, path)
-            held = self._hold(path) if self._keeps_removed else None
+            held = self._open_replaced(path) if self._keeps_removed else None
             self.base.remove(path)
             if self._forgets:
                 self._note_removal(NameChange(Kind.REMOVE, path, held=held))
@@ -531,15 +537,15 @@ class FaultyDisk(FileSystemLayer):
             self._begin(Kind.REMOVE_DIR, path)
             self.base.remove_dir(path)
             if self._forgets:
-                ghost = self._pending.ghost(path)
-                self._note_removal(NameChange(Kind.REMOVE_DIR, path, ghost=ghost))
+                displaced = self._pending.displace(path)
+                self._note_removal(NameChange(Kind.REMOVE_DIR, path, displaced=displaced))
             self._end()
 
     def _note_removal(self, change: NameChange) -> None:
         if self._keeps_removed:
             self._pending.changes.append(change)
         else:
-            self._pending.settle(change.ghost or None, change.places)
+            self._pending.mark_durable(change.displaced or None, change.places)
 
     def make_dirs(self, path: str) -> None:
         """Create a directory and its missing parents, one operation each."""
@@ -564,7 +570,7 @@ class FaultyDisk(FileSystemLayer):
                 with self._lock:
                     self.base.sync_dir(path)
                     if self._pending.changes:
-                        self._pending.settle(path)
+                        self._pending.mark_durable(path)
 
     def sync_file(self, node: FileNode, base: File) -> None:
         """Fsync a file on behalf of a handle."""
@@ -576,26 +582,26 @@ class FaultyDisk(FileSystemLayer):
             base.sync()
         except OSError as error:
             if is_disk_failure(error):
-                self.lost_contents |= node.lose()
+                self.lost_contents |= node.mark_sync_failed()
             raise
         if self._is_powered:
-            node.settle()
+            node.mark_synced()
 
     # -- inside --------------------------------------------------------------------------
 
-    def meet(self, kind: Kind, path: str, target: str | None = None) -> None:
+    def apply_rules(self, kind: Kind, path: str, target: str | None = None) -> None:
         """Fail or delay an operation if a rule applies."""
         rules = kind.rules
         if target is not None and any(name.endswith(SWAP_SUFFIX) for name in (path, target)):
             rules = (*rules, "swap")
         for rule in rules:
             call = Call(rule, _partitions_of(path), path=path, target=target)
-            self.faults.through(call, _do_nothing)
+            self.faults.call_with_rules(call, _do_nothing)
 
     def _begin(self, kind: Kind, path: str, target: str | None = None, size: int = 0) -> None:
         """Start an operation, which may fail."""
         if self.faults.rules:
-            self.meet(kind, path, target)
+            self.apply_rules(kind, path, target)
 
     def _end(self) -> None:
         """Complete a change or start a sync. This is a possible crash point."""
@@ -609,11 +615,11 @@ class FaultyDisk(FileSystemLayer):
             node = self._pending.files[path] = FileNode(path)
         return node
 
-    def _hold(self, path: str) -> Held | None:
+    def _open_replaced(self, path: str) -> ReplacedFile | None:
         """Open a file that is about to be removed or replaced, if it exists."""
         if self.base.kind(path) is not FileKind.FILE:
             return None
-        return Held(self._node(path), self.base.open(path), self.base.stat(path).mtime_ms)
+        return ReplacedFile(self._node(path), self.base.open(path), self.base.stat(path).mtime_ms)
 
 
 class FaultyFile:
@@ -634,19 +640,19 @@ class FaultyFile:
     def read_into(self, view: memoryview, position: int) -> int:
         """Fill `view` from `position` on. Return the number of bytes, lower only at the end."""
         if self._fs.faults.rules:
-            self._fs.meet(Kind.READ, self._node.path)
+            self._fs.apply_rules(Kind.READ, self._node.path)
         return self._base.read_into(view, position)
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from `position` on, fewer only at the end."""
         if self._fs.faults.rules:
-            self._fs.meet(Kind.READ, self._node.path)
+            self._fs.apply_rules(Kind.READ, self._node.path)
         return self._base.read(position, size)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Append all `buffers`, and return the position of the first byte."""
         if self._fs.faults.rules:
-            self._fs.meet(Kind.WRITE, self._node.path)
+            self._fs.apply_rules(Kind.WRITE, self._node.path)
         if self._tracks and self._node.durable_size is None:
             self._node.begin(self._base.size())
         return self._base.append(buffers)
@@ -654,7 +660,7 @@ class FaultyFile:
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
         """Write all `buffers` at `position`."""
         if self._fs.faults.rules:
-            self._fs.meet(Kind.WRITE, self._node.path)
+            self._fs.apply_rules(Kind.WRITE, self._node.path)
         durable_size = self._node.durable_size
         # Undoing a change requires no bytes after the durable ones, so most appends skip this.
         if self._tracks and (durable_size is None or position < durable_size):
@@ -666,7 +672,7 @@ class FaultyFile:
     def truncate(self, size: int) -> None:
         """Truncate to `size` bytes, or extend with zeros."""
         if self._fs.faults.rules:
-            self._fs.meet(Kind.TRUNCATE, self._node.path)
+            self._fs.apply_rules(Kind.TRUNCATE, self._node.path)
         if self._tracks:
             self._node.overwrite(self._base, size, INT64_MAX)
             self._node.kept_from = min(self._node.kept_from, size)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from logstore.faults.crash import Contents, CrashMode, Names, leave
+from logstore.faults.crash import Contents, CrashMode, Names, apply_crash
 from logstore.faults.disk import FaultyDisk, FaultyFile, FileNode, Kind
 from logstore.faults.rules import FILE_KINDS, Call, FaultRule, Faults
 from logstore.runtime import directory_of
@@ -158,7 +158,7 @@ class FaultyFileSystem(FaultyDisk):
         """
         with self._lock:
             image = self.base.fork()
-            leave(image, self._pending.copy(), CrashMode() if mode is None else mode)
+            apply_crash(image, self._pending.copy(), CrashMode() if mode is None else mode)
             return image
 
     # -- the file system -----------------------------------------------------------------

@@ -6,7 +6,7 @@ calls always get the same faults. A rule has an error, a delay or both. The erro
 or, with `after`, only the response: the call is performed, but the caller gets no response, as if
 the connection was lost.
 
-Entry points that can wait use `Faults.through`. All others get the applicable rules from
+Entry points that can wait use `Faults.call_with_rules`. All others get the applicable rules from
 `Faults.apply_to` and handle them.
 """
 
@@ -435,19 +435,19 @@ class Faults(Collection[FaultRule]):
         group_id: str | None = None,
         client_id: str | None = None,
     ) -> T:
-        """Serve a request, applying the rules; see `through`."""
+        """Serve a request, applying the rules; see `call_with_rules`."""
         if not self.rules:
             return action()
-        return self.through(Call(kind, tuple(partitions), group_id, client_id), action)
+        return self.call_with_rules(Call(kind, tuple(partitions), group_id, client_id), action)
 
-    def has_answered(self, error: str) -> bool:
+    def has_injected(self, error: str) -> bool:
         """Return whether an active rule has answered a request with this Kafka error.
 
         If so, a retry may succeed, as with a real broker. No other error here is temporary.
         """
         return any(rule.hits and rule.error == error for rule in self.rules)
 
-    def through(self, call: Call, action: Callable[[], T]) -> T:
+    def call_with_rules(self, call: Call, action: Callable[[], T]) -> T:
         """Perform a call, applying the rules. Delays use the clock.
 
         Raises
@@ -456,18 +456,18 @@ class Faults(Collection[FaultRule]):
             The error of a rule. See `is_injected` for Kafka errors.
         """
         rules = self.apply_to(call)
-        self.obey(rules, call, after=False)
+        self.apply(rules, call, after=False)
         result = action()
-        self.obey(rules, call, after=True)
+        self.apply(rules, call, after=True)
         return result
 
-    def obey(self, rules: Iterable[FaultRule], call: Call, *, after: bool) -> None:
+    def apply(self, rules: Iterable[FaultRule], call: Call, *, after: bool) -> None:
         """Wait and raise errors according to the rules that apply before or after a call."""
         for rule in rules:
             if rule.after is after:
-                self._obey(rule, call)
+                self._apply_rule(rule, call)
 
-    def _obey(self, rule: FaultRule, call: Call) -> None:
+    def _apply_rule(self, rule: FaultRule, call: Call) -> None:
         if rule.delay_ms:
             clock = self._clock
             if rule.is_disk and isinstance(clock, VirtualClock):
@@ -485,7 +485,7 @@ def is_injected(error: BaseException) -> bool:
     return "is_injected" in vars(error)
 
 
-def is_passing(error: LogStoreError) -> bool:
+def is_retriable_injection(error: LogStoreError) -> bool:
     """Return whether clients retry after an error, which requires that a rule raised it.
 
     The error must also be retriable in Kafka. Without a rule, such errors are permanent here. For

@@ -240,7 +240,7 @@ class GroupCoordinator:
 
         def answer(result: JoinResult, *, after: bool = True) -> bool:
             try:
-                faults.obey(matched, call, after=after)
+                faults.apply(matched, call, after=after)
             except LogStoreError as error:
                 result = JoinResult(request.member_id, error.kafka_error)
             if after or result.error is not None:

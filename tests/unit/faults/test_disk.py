@@ -447,7 +447,7 @@ def test_a_disk_that_forgets_nothing_keeps_nothing():
     fs.rename("/data/a", "/data/b")
     fs.remove("/data/b")
     fs.remove_dir("/data")
-    assert (fs._pending.files, fs._pending.changes, fs._pending.ghosts) == ({}, [], [])
+    assert (fs._pending.files, fs._pending.changes, fs._pending.displaced_dirs) == ({}, [], [])
 
 
 class Watched(MemoryFileSystem):

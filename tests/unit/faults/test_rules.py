@@ -50,7 +50,7 @@ def faults(clock: VirtualClock) -> Faults:
 def outcome(faults: Faults, call: Call) -> str:
     """Return the error that a call meets, or `done`."""
     try:
-        return faults.through(call, lambda: "done")
+        return faults.call_with_rules(call, lambda: "done")
     except LogStoreError as error:
         return error.kafka_error
     except OSError as error:
@@ -109,16 +109,16 @@ def test_an_error_comes_instead_of_the_call_or_instead_of_its_answer(faults: Fau
     done: list[int] = []
     call = Call("append", (USERS,))
     with faults.add("append", error="REQUEST_TIMED_OUT"), pytest.raises(RequestTimedOutError):
-        faults.through(call, lambda: done.append(1))
+        faults.call_with_rules(call, lambda: done.append(1))
     assert done == []
     rule = faults.add("append", error="REQUEST_TIMED_OUT", after=True)
     with pytest.raises(RequestTimedOutError, match="users-0 was done, and its answer lost") as info:
-        faults.through(call, lambda: done.append(2))
+        faults.call_with_rules(call, lambda: done.append(2))
     assert done == [2]
     assert is_injected(info.value)
     rule.remove()
     rule.remove()
-    faults.through(call, lambda: done.append(3))
+    faults.call_with_rules(call, lambda: done.append(3))
     assert done == [2, 3]
 
 
@@ -127,7 +127,7 @@ def test_a_delay_passes_on_the_clock_before_or_after(faults: Faults, clock: Virt
     seen: list[int] = []
     faults.add("append", delay=timedelta(seconds=2), times=1)
     faults.add("append", delay=500, after=True)
-    faults.through(Call("append"), lambda: seen.append(clock.now_ms() - start_ms))
+    faults.call_with_rules(Call("append"), lambda: seen.append(clock.now_ms() - start_ms))
     assert seen == [2000]
     assert clock.now_ms() - start_ms == 2500
     assert [rule.hits for rule in faults] == [1, 1]
@@ -236,7 +236,7 @@ class KafkaPythonsError(RuntimeError):
 def test_an_error_is_kafkas_by_name_or_by_class(faults: Faults, error: object) -> None:
     assert faults.add("append", error=error).error == LEADER
     with pytest.raises(NotLeaderForPartitionError) as info:
-        faults.through(Call("append", (USERS,)), lambda: None)
+        faults.call_with_rules(Call("append", (USERS,)), lambda: None)
     assert info.value.code == 6
 
 
@@ -264,7 +264,7 @@ def test_a_disk_fails_with_an_errno(faults: Faults, error: str | int) -> None:
     rule = faults.add("fsync", error=error, nth=1)
     assert rule.error == "ENOSPC"
     with pytest.raises(OSError, match="No space left") as info:
-        faults.through(Call("fsync", path="/data/a"), lambda: None)
+        faults.call_with_rules(Call("fsync", path="/data/a"), lambda: None)
     assert (info.value.errno, info.value.filename) == (errno.ENOSPC, "/data/a")
     assert faults.add("fsync", nth=1).error == "EIO"
     assert faults.add("fsync", delay=3).error is None
