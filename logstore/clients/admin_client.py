@@ -360,7 +360,7 @@ class AdminClient:
             }
             for each in sorted(
                 listing
-                for coordinator in self._coordinator.everywhere()
+                for coordinator in self._coordinator.all_coordinators()
                 for listing in coordinator.list_groups(states, types)
             )
         ]

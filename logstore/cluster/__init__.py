@@ -7,9 +7,9 @@
 | `memory` | the file that stores the controller's state |
 | `network` | the links between brokers, which can be cut, delayed and restored |
 | `replicas` | the replicas of one broker; applies the controller's states, receives messages |
-| `station` | the interface of leaders and followers to their broker: identity, messages, tasks |
+| `broker_process` | what leaders and followers use of their broker: identity, messages, tasks |
 | `leadership` | a partition that the broker leads: follower progress, watermarks, ISR |
-| `following` | a partition that the broker follows: truncation by leader epochs, fetching |
+| `replica_fetcher` | a partition that the broker follows: truncation by leader epochs, fetching |
 | `messages` | Fetch and OffsetForLeaderEpoch requests for one partition |
 | `requests` | requests awaiting replication: acks=all, delete-records |
 | `wire`, `coordination` | a listener for each broker; the coordinators of groups and transactions |

@@ -335,7 +335,7 @@ class Cluster(Generic[ClockT]):
         assert node.host is not None
         node.host.start(broker, node.replicas)
         with self._applying:
-            self._forget_strays(node, broker)
+            self._delete_stray_replicas(node, broker)
             for topic in self.controller.topics():
                 self._host(node, topic)
         if not self._background:
@@ -344,11 +344,11 @@ class Cluster(Generic[ClockT]):
         with self._applying:
             node.replicas.store_epochs(self.controller.states())
             node.replicas.apply(self.controller.states())
-        self._tell(changed)
+        self._notify_brokers(changed)
         for listeners in self._listeners:
             listeners.open(node.id, broker, node.replicas)
 
-    def _forget_strays(self, node: _Node, broker: Broker) -> None:
+    def _delete_stray_replicas(self, node: _Node, broker: Broker) -> None:
         """Delete a broker's topics and replicas that no longer exist in the cluster.
 
         Raises
@@ -397,7 +397,7 @@ class Cluster(Generic[ClockT]):
             node.replicas.stop()
         self._end_tasks(node)
         node.broker = node.replicas = None
-        self._tell(self.controller.broker_ended(node.id))
+        self._notify_brokers(self.controller.broker_ended(node.id))
 
     def _end_tasks(self, node: _Node) -> None:
         """Cancel a broker's tasks before its files are closed, waiting for a running task."""
@@ -407,11 +407,11 @@ class Cluster(Generic[ClockT]):
             node.tasks.clear()
 
     def _on_failed_replica(self, broker: int, topic_partition: TopicPartition) -> None:
-        self._tell(self.controller.replica_failed(broker, topic_partition))
+        self._notify_brokers(self.controller.replica_failed(broker, topic_partition))
 
     def _on_moved(self, topic_partition: TopicPartition) -> None:
         self.runtime.scheduler.schedule(
-            "reassignment", lambda: self._tell_partitions([topic_partition])
+            "reassignment", lambda: self._notify_replicas([topic_partition])
         )
 
     def _host_moved(self, tp: TopicPartition) -> None:
@@ -437,16 +437,16 @@ class Cluster(Generic[ClockT]):
         except LogStoreError as error:
             logger.warning("replica %s cannot be deleted: %s", topic_partition, error)
 
-    def _tell(self, changed: Iterable[PartitionState]) -> None:
+    def _notify_brokers(self, changed: Iterable[PartitionState]) -> None:
         """Send the states of changed partitions to their brokers, leaders first."""
         states = list(changed)
         with self._applying:
             for node in self._nodes:
                 if node.replicas is not None:
                     node.replicas.store_epochs(states)
-        self._tell_partitions([state.topic_partition for state in states])
+        self._notify_replicas([state.topic_partition for state in states])
 
-    def _tell_partitions(self, changed: Iterable[TopicPartition]) -> None:
+    def _notify_replicas(self, changed: Iterable[TopicPartition]) -> None:
         for tp in changed:
             with self._applying, suppress(UnknownTopicOrPartitionError):
                 # Re-read the state: another thread may have already sent a newer state.
@@ -481,7 +481,7 @@ class Cluster(Generic[ClockT]):
         replicas.stop()
         # Notify the other brokers first. Ending the process waits for its listener's requests,
         # which may be waiting for a marker to be replicated to this broker.
-        self._tell(self.controller.broker_ended(broker))
+        self._notify_brokers(self.controller.broker_ended(broker))
         self._end_tasks(node)
         if power_loss:
             process._lose_power()
@@ -493,7 +493,7 @@ class Cluster(Generic[ClockT]):
         """Shut down a broker cleanly after moving its leaders. Raises the errors of `kill`."""
         node, process, replicas = self._running(broker)
         process._check_can_end()
-        self._tell(self.controller.broker_ended(broker))
+        self._notify_brokers(self.controller.broker_ended(broker))
         replicas.stop()
         self._end_tasks(node)
         process.close()
@@ -574,7 +574,7 @@ class Cluster(Generic[ClockT]):
             topic_id = self._new_topic_id()
             topic = self.controller.add_topic(name, topic_id, overrides, chosen)
             self._host_everywhere(topic)
-        self._tell(topic.partitions)
+        self._notify_brokers(topic.partitions)
         return topic
 
     def _new_topic_id(self) -> str:
@@ -598,7 +598,7 @@ class Cluster(Generic[ClockT]):
             with self._applying:
                 topic = self.controller.add_partitions(name, chosen)
                 self._host_everywhere(topic)
-            self._tell(topic.partitions)
+            self._notify_brokers(topic.partitions)
         return topic
 
     def alter_configs(
@@ -788,7 +788,7 @@ class Cluster(Generic[ClockT]):
         The caller must validate the replicas.
         """
         changed, errors = self.controller.reassign(targets)
-        self._tell(changed)
+        self._notify_brokers(changed)
         return errors
 
     def reassignments(self) -> list[PartitionState]:
@@ -828,7 +828,7 @@ class Cluster(Generic[ClockT]):
             The broker is not running, or its replica is not in sync.
         """
         tp = self.state(topic, partition).topic_partition
-        self._tell(self.controller.elect(tp, to, unclean=unclean))
+        self._notify_brokers(self.controller.elect(tp, to, unclean=unclean))
 
     def low_watermark(self, topic: str | TopicPartition, partition: int | None = None) -> int:
         """Return the lowest log start offset of the live replicas (KIP-107).

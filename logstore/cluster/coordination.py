@@ -82,7 +82,7 @@ class CreatesTopics(Protocol):
         """Create a topic."""
 
 
-class Members(CreatesTopics, Protocol):
+class CoordinatedCluster(CreatesTopics, Protocol):
     """The parts of a cluster that a coordinator uses; see `Cluster`."""
 
     network: Network
@@ -113,7 +113,7 @@ class ClusterHost(CoordinatorHost):
 
     is_replicated = True
 
-    def __init__(self, members: Members, broker_id: int) -> None:
+    def __init__(self, members: CoordinatedCluster, broker_id: int) -> None:
         self._members = members
         self._controller = members.controller
         self._broker_id = broker_id

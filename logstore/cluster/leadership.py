@@ -27,8 +27,8 @@ from logstore.types import NO_OFFSET
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from logstore.cluster.broker_process import BrokerProcess
     from logstore.cluster.states import PartitionState
-    from logstore.cluster.station import Station
     from logstore.runtime import ScheduledTask
     from logstore.storage.log.log import Log
 
@@ -70,7 +70,7 @@ class Leadership:
 
     Parameters
     ----------
-    station : Station
+    process : BrokerProcess
         The interface to the broker.
     log : Log
     state : PartitionState
@@ -84,9 +84,9 @@ class Leadership:
         The start offset of the epoch. A follower must reach it to join the ISR.
     """
 
-    def __init__(self, station: Station, log: Log, state: PartitionState) -> None:
-        self._station = station
-        self._me = station.broker_id
+    def __init__(self, process: BrokerProcess, log: Log, state: PartitionState) -> None:
+        self._process = process
+        self._me = process.broker_id
         self.log = log
         self.state = state
         self.followers: dict[int, FollowerState] = {}
@@ -109,16 +109,16 @@ class Leadership:
         log.writer.refuse = None
         self._unsubscribe = log.subscribe(self._wake)
         self._move_high_watermark()
-        self._watch_lags()
+        self._schedule_lag_check()
 
     def _set_followers(self) -> None:
         """Add and remove followers after a change of the replicas."""
-        state, now_ms = self.state, self._station.monotonic_ms()
+        state, now_ms = self.state, self._process.monotonic_ms()
         followers = {}
         for replica in state.replicas:
             if replica != self._me:
                 # A follower outside the ISR has never caught up with this leader.
-                lag_ms = 0 if replica in state.isr else self._station.lag_max_ms + 1
+                lag_ms = 0 if replica in state.isr else self._process.lag_max_ms + 1
                 new = FollowerState(replica, now_ms - lag_ms)
                 followers[replica] = self.followers.get(replica, new)
         self.followers = followers
@@ -134,7 +134,7 @@ class Leadership:
             self._unsubscribe()
         if self._lag_check is not None:
             self._lag_check.cancel()
-        self.log.offsets.stay()
+        self.log.offsets.freeze_high_watermark()
 
     def update(self, state: PartitionState) -> None:
         """Apply a new state of the same epoch. The caller must hold the log's lock."""
@@ -142,7 +142,7 @@ class Leadership:
         self._set_followers()
         self._move_high_watermark()
         self._wake()
-        self._station.progress.emit(state.topic_partition)
+        self._process.progress.emit(state.topic_partition)
 
     # -- acks ----------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class Leadership:
     @property
     def low_watermark(self) -> int:
         """The lowest log start offset of the live replicas, as of their last fetches."""
-        alive = set(self._station.controller.alive)
+        alive = set(self._process.controller.alive)
         starts = [f.log_start_offset for f in self.followers.values() if f.replica in alive]
         return min([self.log.log_start_offset, *starts])
 
@@ -200,11 +200,11 @@ class Leadership:
                 return
             self._note(follower, request, end_offset)
             follower.waiting = request
-        self._station.progress.emit(self.state.topic_partition)
+        self._process.progress.emit(self.state.topic_partition)
         self._serve()
 
     def _note(self, follower: FollowerState, request: FetchRequest, end_offset: int) -> None:
-        now_ms = self._station.monotonic_ms()
+        now_ms = self._process.monotonic_ms()
         if request.offset >= end_offset:
             follower.behind_since_ms = None
         elif request.offset >= follower.leader_end_at_last_fetch:
@@ -218,7 +218,7 @@ class Leadership:
         follower.leader_end_at_last_fetch = end_offset
         follower.log_end_offset = request.offset
         follower.log_start_offset = request.log_start_offset
-        self._let_in(follower)
+        self._maybe_expand_isr(follower)
         self._move_high_watermark()
 
     def on_epoch(self, request: EpochRequest) -> None:
@@ -233,7 +233,7 @@ class Leadership:
                 found = log.epochs.end_offset_for(request.epoch, log.log_end_offset)
         tp = self.state.topic_partition
         answer = EpochResponse(request.number, error, *found)
-        self._station.send(
+        self._process.send(
             request.replica,
             "OffsetForLeaderEpoch-response",
             lambda peer: peer.on_epoch_response(tp, answer),
@@ -252,7 +252,7 @@ class Leadership:
         the follower that was caught up most recently.
         """
         with self.log.lock:
-            now_ms = self._station.monotonic_ms()
+            now_ms = self._process.monotonic_ms()
             ranks = [
                 (each.log_end_offset, _caught_up_ms(each, now_ms), each.replica)
                 for each in self.followers.values()
@@ -270,7 +270,7 @@ class Leadership:
             return
         if any(self._can_answer(follower) for follower in self.followers.values()):
             self._is_serving = True
-            self._station.soon("DelayedFetch", self._serve_later)
+            self._process.call_soon("DelayedFetch", self._serve_later)
 
     def _serve_later(self) -> None:
         self._is_serving = False
@@ -292,7 +292,7 @@ class Leadership:
         return self.log.offsets.high_watermark, self.log.offsets.log_start_offset
 
     def _serve(self) -> None:
-        quota = self._station.leader_quota
+        quota = self._process.leader_quota
         for follower in self.followers.values():
             with self.log.lock:
                 if self._is_over or not self._can_answer(follower):
@@ -303,7 +303,7 @@ class Leadership:
                 if is_throttled and (delay_ms := quota.delay_ms()):
                     if not self._is_delayed:  # do not schedule a task for each append
                         self._is_delayed = True
-                        self._station.later("throttled-fetch", self._serve_delayed, delay_ms)
+                        self._process.call_later("throttled-fetch", self._serve_delayed, delay_ms)
                     continue
                 request, follower.waiting = follower.waiting, None
                 high_watermark, log_start_offset = self._offsets()
@@ -311,7 +311,7 @@ class Leadership:
             try:
                 read = self.log.reader.read(
                     request.offset,
-                    self._station.fetch_max_bytes,
+                    self._process.fetch_max_bytes,
                     isolation=Isolation.LOG_END,
                     min_one_message=True,
                 )
@@ -337,7 +337,7 @@ class Leadership:
 
     def _send(self, follower: FollowerState, answer: FetchResponse) -> None:
         tp = self.state.topic_partition
-        self._station.send(
+        self._process.send(
             follower.replica,
             "Fetch-response",
             lambda peer: peer.on_fetch_response(tp, answer),
@@ -347,13 +347,13 @@ class Leadership:
 
     def _after_append(self, end_offset: int) -> int:
         """Return the high watermark after an append. The caller must hold the log's lock."""
-        me, network = self._me, self._station.network
+        me, network = self._me, self._process.network
         for follower in self.followers.values():
             if follower.behind_since_ms is None:
                 cut_ms = network.cut_since_ms(me, follower.replica)
-                now_ms = self._station.monotonic_ms()
+                now_ms = self._process.monotonic_ms()
                 follower.behind_since_ms = now_ms if cut_ms is None else cut_ms
-        self._watch_lags()
+        self._schedule_lag_check()
         return self._high_watermark(end_offset)
 
     def _high_watermark(self, end_offset: int) -> int:
@@ -374,7 +374,7 @@ class Leadership:
 
     def _is_eligible(self, follower: FollowerState) -> bool:
         tp = self.state.topic_partition
-        return self._station.controller.is_eligible(follower.replica, tp)
+        return self._process.controller.is_eligible(follower.replica, tp)
 
     def _move_high_watermark(self) -> None:
         log = self.log
@@ -387,10 +387,10 @@ class Leadership:
     def _lags(self, follower: FollowerState) -> bool:
         since = follower.behind_since_ms
         return since is not None and (
-            self._station.monotonic_ms() - since > self._station.lag_max_ms
+            self._process.monotonic_ms() - since > self._process.lag_max_ms
         )
 
-    def _let_in(self, follower: FollowerState) -> None:
+    def _maybe_expand_isr(self, follower: FollowerState) -> None:
         """Add a follower to the ISR if it has reached the high watermark and the epoch start."""
         state = self.state
         if (
@@ -402,7 +402,7 @@ class Leadership:
             if follower.replica not in self.state.isr:
                 follower.refused_epoch = state.partition_epoch
 
-    def _watch_lags(self) -> None:
+    def _schedule_lag_check(self) -> None:
         """Schedule the next check for lagging followers. The caller must hold the log's lock."""
         if self._lag_check is not None:
             return
@@ -413,9 +413,9 @@ class Leadership:
             if each.replica in isr and each.behind_since_ms is not None
         ]
         if moments:
-            due_ms = min(moments) + self._station.lag_max_ms + 1
-            delay_ms = max(0, due_ms - self._station.monotonic_ms())
-            self._lag_check = self._station.later("isr-expiration", self._check_lags, delay_ms)
+            due_ms = min(moments) + self._process.lag_max_ms + 1
+            delay_ms = max(0, due_ms - self._process.monotonic_ms())
+            self._lag_check = self._process.call_later("isr-expiration", self._check_lags, delay_ms)
 
     def _check_lags(self) -> None:
         with self.log.lock:
@@ -428,12 +428,12 @@ class Leadership:
                 logger.info("%s: shrinking the ISR to %s", self.state.topic_partition, isr)
                 self._alter_isr(isr)
                 self._move_high_watermark()
-            self._watch_lags()
-        self._station.progress.emit(self.state.topic_partition)
+            self._schedule_lag_check()
+        self._process.progress.emit(self.state.topic_partition)
 
     def _alter_isr(self, isr: tuple[int, ...]) -> None:
         try:
-            state = self._station.controller.alter_isr(self.state, isr)
+            state = self._process.controller.alter_isr(self.state, isr)
             if state.leader_epoch != self.state.leader_epoch:
                 # The new state arrives as a new epoch. Until then, its in-sync replicas must have
                 # all new records.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from logstore.cluster.station import Receiver, Station
+    from logstore.cluster.broker_process import BrokerProcess, Receiver
     from logstore.coordinator.markers import MarkerErrors
     from logstore.messages.types import WriteTxnMarkersRequest
     from logstore.runtime import Unsubscribe
@@ -41,8 +41,8 @@ class SentMarkers:
         Whether the request was abandoned, so that it has no effect if it still arrives.
     """
 
-    def __init__(self, station: Station, number: int, target: int) -> None:
-        self._station = station
+    def __init__(self, process: BrokerProcess, number: int, target: int) -> None:
+        self._process = process
         self.number = number
         self._target = target
         self.receiver: Receiver | None = None
@@ -52,12 +52,12 @@ class SentMarkers:
 
     def is_done(self) -> bool:
         """Return whether the response has arrived or can no longer arrive."""
-        station = self._station
-        if self.errors is not None or self.is_given_up or station.is_over:
+        process = self._process
+        if self.errors is not None or self.is_given_up or process.is_over:
             return True
         if self.receiver is None or self.receiver.is_over:
             return True
-        return station.network.cut_since_ms(station.broker_id, self._target) is not None
+        return process.network.cut_since_ms(process.broker_id, self._target) is not None
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
         """Call the listener when the response arrives."""
@@ -85,21 +85,21 @@ class SentMarkers:
 class MarkerChannel:
     """A broker's requests awaiting their responses. The class is thread-safe."""
 
-    def __init__(self, station: Station) -> None:
-        self._station = station
+    def __init__(self, process: BrokerProcess) -> None:
+        self._process = process
         self._sent: dict[int, SentMarkers] = {}
 
     def send(self, target: int, request: WriteTxnMarkersRequest) -> SentMarkers:
         """Send a request to a broker."""
-        station = self._station
-        source, number = station.broker_id, station.network.number()
-        sent = self._sent[number] = SentMarkers(station, number, target)
+        process = self._process
+        source, number = process.broker_id, process.network.number()
+        sent = self._sent[number] = SentMarkers(process, number, target)
 
         def deliver(peer: Receiver) -> None:
             if not sent.is_given_up:
                 peer.on_markers(source, number, request)
 
-        sent.receiver = station.send(target, "WriteTxnMarkers", deliver)
+        sent.receiver = process.send(target, "WriteTxnMarkers", deliver)
         return sent
 
     def on_response(self, number: int, errors: MarkerErrors) -> None:

@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from logstore.cluster.following import Following
+from logstore.cluster.broker_process import BrokerProcess
 from logstore.cluster.leadership import Leadership
 from logstore.cluster.markers import MarkerChannel
 from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
+from logstore.cluster.replica_fetcher import ReplicaFetcher
 from logstore.cluster.requests import Completion, DelayedProduce
-from logstore.cluster.station import Station
 from logstore.coordinator.markers import write_markers
 from logstore.errors import LogStoreError, NotLeaderForPartitionError
 from logstore.runtime import Signal
@@ -25,10 +25,10 @@ from logstore.storage.log.epochs import LeaderEpochCache
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
+    from logstore.cluster.broker_process import Receiver
     from logstore.cluster.controller import Controller
     from logstore.cluster.network import Network
     from logstore.cluster.states import PartitionState
-    from logstore.cluster.station import Receiver
     from logstore.coordinator.markers import MarkerErrors
     from logstore.messages.types import WriteTxnMarkersRequest
     from logstore.runtime import Clock, Scheduler
@@ -42,11 +42,11 @@ _NOT_LEADER = NotLeaderForPartitionError.kafka_error
 MARKER_TIMEOUT_MS = 30_000
 """How long a marker may await replication (a broker's `request.timeout.ms`)."""
 
-Role = Leadership | Following
+Role = Leadership | ReplicaFetcher
 
 
-class Replicas(Station):
-    """All replicas of a broker. The parameters are documented in `Station`.
+class Replicas(BrokerProcess):
+    """All replicas of a broker. The parameters are documented in `BrokerProcess`.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Replicas(Station):
         self._postponed: dict[TopicPartition, PartitionState] = {}
         self.failed: Signal[[TopicPartition]] = Signal("a replica whose disk failed")
         self.markers = MarkerChannel(self)
-        self._unsubscribe = network.healed.subscribe(self._ask_again)
+        self._unsubscribe = network.healed.subscribe(self._resume_fetching)
 
     def role(self, topic_partition: TopicPartition) -> Role | None:
         """Return the broker's role in a partition, or None if it has no replica."""
@@ -193,12 +193,12 @@ class Replicas(Station):
                 old.end()
             else:
                 log.went_offline.subscribe(partial(self._on_offline, tp))
-            kind = Leadership if state.leader == self.broker_id else Following
+            kind = Leadership if state.leader == self.broker_id else ReplicaFetcher
             role = self._roles[tp] = kind(self, log, state)
             role.begin()
         self.progress.emit(tp)
-        if isinstance(role, Following):
-            role.ask()
+        if isinstance(role, ReplicaFetcher):
+            role.send_next_request()
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Remove a replica that is being deleted."""
@@ -216,13 +216,13 @@ class Replicas(Station):
             self.progress.emit(tp)
 
     def _on_offline(self, topic_partition: TopicPartition, _: str) -> None:
-        self.soon("handle-log-dir-failure", partial(self.failed.emit, topic_partition))
+        self.call_soon("handle-log-dir-failure", partial(self.failed.emit, topic_partition))
 
-    def _ask_again(self) -> None:
+    def _resume_fetching(self) -> None:
         self.markers.give_up()  # the coordinator resends them
         for role in self.roles():
-            if isinstance(role, Following):
-                role.ask()
+            if isinstance(role, ReplicaFetcher):
+                role.send_next_request()
 
     # -- messages ------------------------------------------------------------------------
 
@@ -255,13 +255,13 @@ class Replicas(Station):
     def on_fetch_response(self, topic_partition: TopicPartition, answer: FetchResponse) -> None:
         """Handle a response from the leader if this broker is still a follower."""
         role = self._roles.get(topic_partition)
-        if isinstance(role, Following):
+        if isinstance(role, ReplicaFetcher):
             role.on_fetch_response(answer)
 
     def on_epoch_response(self, topic_partition: TopicPartition, answer: EpochResponse) -> None:
         """Handle a response from the leader if this broker is still a follower."""
         role = self._roles.get(topic_partition)
-        if isinstance(role, Following):
+        if isinstance(role, ReplicaFetcher):
             role.on_epoch_response(answer)
 
     def on_markers(self, source: int, number: int, request: WriteTxnMarkersRequest) -> None:

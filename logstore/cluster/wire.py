@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 _BY_RACK = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
-class Administered(CreatesTopics, Protocol):
+class AdministeredCluster(CreatesTopics, Protocol):
     """The administrative methods of a cluster; see `Cluster`."""
 
     broker_config: BrokerConfig
@@ -107,7 +107,7 @@ class ClusterListeners(Mapping[int, "Listener"]):
 
     def __init__(
         self,
-        cluster: Administered,
+        cluster: AdministeredCluster,
         host: str,
         port: int,
         settings: ListenerSettings,
@@ -187,7 +187,7 @@ class ClusterNode(Nodes):
 
     def __init__(
         self,
-        cluster: Administered,
+        cluster: AdministeredCluster,
         number: int,
         broker: Broker,
         replicas: Replicas,

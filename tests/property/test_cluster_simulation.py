@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from logstore.cluster.following import Following
+from logstore.cluster.replica_fetcher import ReplicaFetcher
 from tests.property.cluster_simulation import (
     FEW,
     command,
@@ -70,7 +70,7 @@ def test_a_failure_is_shrunk_to_the_steps_that_it_takes():
 
 def test_a_failure_names_the_command_that_reproduces_it(monkeypatch):
     """With a planted fault: followers do not truncate records that their new leader lacks."""
-    monkeypatch.setattr(Following, "_truncate", lambda self, offset: None)
+    monkeypatch.setattr(ReplicaFetcher, "_truncate", lambda self, offset: None)
     seed = next(seed for seed in range(40) if failure(seed, range(len(plan(seed)))))
     with pytest.raises(Exception) as raised:  # whatever was noticed first
         run_and_shrink(seed)

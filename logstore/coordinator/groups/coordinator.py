@@ -611,7 +611,7 @@ class GroupCoordinator:
             self.ensure_stored()
         return self._host.groups_of(self, group_id)
 
-    def everywhere(self) -> list[GroupCoordinator]:
+    def all_coordinators(self) -> list[GroupCoordinator]:
         """Return the coordinators of all brokers. On a single broker, this is only this object."""
         return self._host.all_groups(self)
 

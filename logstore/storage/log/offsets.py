@@ -44,9 +44,9 @@ class LogOffsets:
         Exclusive end of the decided records: the first open transaction or the high watermark.
     high_watermark_for : callable
         Returns the high watermark after an append, given the new log end. Without replicas, it is
-        the log end. On a follower, it does not change (`stay`) until the leader reports a new one.
-        A leader installs its own function, and calls `set_high_watermark` as its followers catch
-        up.
+        the log end. On a follower, it does not change until the leader reports a new one; see
+        `freeze_high_watermark`. A leader installs its own function, and calls `set_high_watermark`
+        as its followers catch up.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class LogOffsets:
         self.log_start_offset = log_start_offset
         self.high_watermark = self.last_stable_offset = log_start_offset
         if high_watermark is not None:
-            self.stay()
+            self.freeze_high_watermark()
         self.set_high_watermark(local.log_end.offset if high_watermark is None else high_watermark)
 
     @property
@@ -66,7 +66,7 @@ class LogOffsets:
         """Whether the log has no followers, so that its high watermark is the log end offset."""
         return self.high_watermark_for is _log_end
 
-    def stay(self) -> None:
+    def freeze_high_watermark(self) -> None:
         """Do not advance the high watermark when the log grows, as on a follower."""
         self.high_watermark_for = self._keep
 

@@ -446,7 +446,7 @@ def test_offsets_of_a_transaction_are_replicated_without_the_lock_of_its_coordin
 # -- requests and their responses ------------------------------------------------------------------
 
 
-class FakeStation:
+class FakeProcess:
     """A broker whose messages are delivered when the test does so."""
 
     broker_id = COORDINATOR
@@ -473,14 +473,14 @@ class FakePeer:
 
 
 def test_each_request_gets_its_own_response_once():
-    station = FakeStation()
-    channel = MarkerChannel(station)
+    process = FakeProcess()
+    channel = MarkerChannel(process)
     first, second = channel.send(LEADER, "one"), channel.send(REPLICA, "two")
     woken = []
     unsubscribe = first.subscribe(lambda: woken.append(first.errors))
-    for _, _, deliver, _ in station.sent:
+    for _, _, deliver, _ in process.sent:
         deliver()
-    assert [(target, name, peer.received) for target, name, _, peer in station.sent] == [
+    assert [(target, name, peer.received) for target, name, _, peer in process.sent] == [
         (LEADER, "WriteTxnMarkers", [(COORDINATOR, 1, "one")]),
         (REPLICA, "WriteTxnMarkers", [(COORDINATOR, 2, "two")]),
     ]
@@ -500,31 +500,31 @@ def test_each_request_gets_its_own_response_once():
 
 
 def test_a_request_that_was_given_up_is_not_delivered():
-    station = FakeStation()
-    channel = MarkerChannel(station)
+    process = FakeProcess()
+    channel = MarkerChannel(process)
     sent = [channel.send(LEADER, each) for each in ("one", "two", "three")]
     channel.give_up(sent[0].number, sent[2].number)
     channel.give_up(sent[0].number)
     channel.on_response(sent[2].number, {})
-    for _, _, deliver, _ in station.sent:
+    for _, _, deliver, _ in process.sent:
         deliver()
-    assert [len(peer.received) for *_, peer in station.sent] == [0, 1, 0]
+    assert [len(peer.received) for *_, peer in process.sent] == [0, 1, 0]
     assert [each.errors for each in sent] == [None, None, None]
 
 
-@pytest.mark.parametrize("ends", ("station", "peer", "link", "nobody"))
+@pytest.mark.parametrize("ends", ("process", "peer", "link", "nobody"))
 def test_a_response_is_not_awaited_from_a_broker_that_cannot_send_it(ends):
-    station = FakeStation()
+    process = FakeProcess()
     if ends == "nobody":
-        station.send = lambda *_: None
-    sent = MarkerChannel(station).send(LEADER, "one")
+        process.send = lambda *_: None
+    sent = MarkerChannel(process).send(LEADER, "one")
     assert sent.is_done() == (ends == "nobody")
-    if ends == "station":
-        station.is_over = True
+    if ends == "process":
+        process.is_over = True
     elif ends == "peer":
         sent.receiver.is_over = True
     elif ends == "link":
-        station.network.disconnect([COORDINATOR], [REPLICA])
+        process.network.disconnect([COORDINATOR], [REPLICA])
         assert not sent.is_done()
-        station.network.disconnect([COORDINATOR], [LEADER])
+        process.network.disconnect([COORDINATOR], [LEADER])
     assert sent.is_done()

@@ -2,10 +2,10 @@
 
 At the start of a leader epoch, the follower asks the leader for the end offset of the latest epoch
 in its log, and truncates the log to this offset. If the leader only knows an older epoch that the
-log lacks, the follower asks again (KIP-101, KIP-279). Each fetch sends the follower's log end
-offset and log start offset, and returns batches and the leader's high watermark and log start
-offset. At most one request is in flight. It is resent when a network partition heals and, after an
-error, when `replica.fetch.backoff.ms` has elapsed.
+log lacks, the follower repeats this with its previous epoch (KIP-101, KIP-279). Each fetch sends
+the follower's log end offset and log start offset, and returns batches and the leader's high
+watermark and log start offset. At most one request is in flight. It is resent when a network
+partition heals and, after an error, when `replica.fetch.backoff.ms` has elapsed.
 
 Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
 """
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
+    from logstore.cluster.broker_process import BrokerProcess
     from logstore.cluster.states import PartitionState
-    from logstore.cluster.station import Station
     from logstore.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
 
 
-class Following:
+class ReplicaFetcher:
     """A follower during one leader epoch.
 
     Parameters
     ----------
-    station : Station
+    process : BrokerProcess
         The interface to the broker.
     log : Log
     state : PartitionState
@@ -49,21 +49,21 @@ class Following:
         state.
     """
 
-    def __init__(self, station: Station, log: Log, state: PartitionState) -> None:
-        self._station = station
+    def __init__(self, process: BrokerProcess, log: Log, state: PartitionState) -> None:
+        self._process = process
         self.log = log
         self.state = state
         self._number = 0
         self._is_truncated = False
-        self._epoch_asked: int | None = None
-        self._heard: tuple[int, int] | None = None
+        self._requested_epoch: int | None = None
+        self._last_leader_offsets: tuple[int, int] | None = None
         self._own_start = 0  # the log start to restore when its batch has been fetched
         self._is_over = False
 
     def begin(self) -> None:
         """Refuse writes that are not from the leader. The caller must hold the log's lock."""
         self.log.writer.refuse = self._refuse
-        self.log.offsets.stay()
+        self.log.offsets.freeze_high_watermark()
 
     def end(self) -> None:
         """Ignore all further responses. The caller must hold the log's lock."""
@@ -71,35 +71,35 @@ class Following:
 
     def _refuse(self) -> NoReturn:
         raise NotLeaderForPartitionError(
-            f"broker {self._station.broker_id} is not the leader of {self.state.topic_partition}:"
+            f"broker {self._process.broker_id} is not the leader of {self.state.topic_partition}:"
             f" the leader is broker {self.state.leader}"
         )
 
-    def ask(self) -> None:
+    def send_next_request(self) -> None:
         """Send the next request. Responses to earlier requests are ignored."""
         with self.log.lock:
             if self._is_over or self.state.leader < 0 or self.log.is_offline:
                 return
-            self._number = self._station.network.number()
+            self._number = self._process.network.number()
             if self._is_truncated:
                 self._fetch()
             else:
-                self._ask_for_epoch()
+                self._request_epoch_end()
 
     # -- truncation ----------------------------------------------------------------------
 
-    def _ask_for_epoch(self) -> None:
-        latest = self.log.epochs.latest if self._epoch_asked is None else None
-        if self._epoch_asked is None:
+    def _request_epoch_end(self) -> None:
+        latest = self.log.epochs.latest if self._requested_epoch is None else None
+        if self._requested_epoch is None:
             if latest is None:
                 number = self._number
-                self._station.soon("truncate", lambda: self._truncate_without_epoch(number))
+                self._process.call_soon("truncate", lambda: self._truncate_without_epoch(number))
                 return
-            self._epoch_asked = latest.epoch
-        tp, epoch = self.state.topic_partition, self._epoch_asked
-        replica, number = self._station.broker_id, self._number
+            self._requested_epoch = latest.epoch
+        tp, epoch = self.state.topic_partition, self._requested_epoch
+        replica, number = self._process.broker_id, self._number
         request = EpochRequest(replica, number, self.state.leader_epoch, epoch)
-        self._station.send(
+        self._process.send(
             self.state.leader,
             "OffsetForLeaderEpoch",
             lambda peer: peer.on_epoch(tp, request),
@@ -112,7 +112,7 @@ class Following:
                 return
             self._truncate(self.log.high_watermark)
             self._is_truncated = True
-        self.ask()
+        self.send_next_request()
 
     def on_epoch_response(self, answer: EpochResponse) -> None:
         """Truncate the log, and then fetch or ask for an older epoch."""
@@ -129,7 +129,7 @@ class Following:
                 self._is_truncated = False
                 self._back_off(error.kafka_error)
                 return
-        self.ask()
+        self.send_next_request()
 
     def _follow_epoch(self, answer: EpochResponse) -> None:
         log = self.log
@@ -149,7 +149,7 @@ class Following:
                 # previous epoch.
                 self._truncate(min(own.end_offset, end_offset))
                 self._is_truncated = False
-                self._epoch_asked = own.epoch
+                self._requested_epoch = own.epoch
 
     @contextmanager
     def _cutting(self, number: int) -> Iterator[bool]:
@@ -158,7 +158,7 @@ class Following:
         A truncation may wait for a cleaner without holding the log's lock. If the replica became
         the leader in the meantime, truncating its log would lose records.
         """
-        with self._station.keeping_role(self.state.topic_partition):
+        with self._process.keeping_role(self.state.topic_partition):
             yield not self._is_over and number == self._number
 
     def _truncate(self, offset: int) -> None:
@@ -170,21 +170,21 @@ class Following:
                 offset,
                 self.state.leader,
             )
-        self._station.manager.truncate_to(self.state.topic_partition, offset)
+        self._process.manager.truncate_to(self.state.topic_partition, offset)
 
     # -- fetching ------------------------------------------------------------------------
 
     def _fetch(self) -> None:
         log, tp = self.log, self.state.topic_partition
         request = FetchRequest(
-            self._station.broker_id,
+            self._process.broker_id,
             self._number,
             self.state.leader_epoch,
             log.log_end_offset,
             log.log_start_offset,
-            self._heard,
+            self._last_leader_offsets,
         )
-        self._station.send(
+        self._process.send(
             self.state.leader,
             "Fetch",
             lambda peer: peer.on_fetch(tp, request),
@@ -203,41 +203,41 @@ class Following:
                 self._back_off(answer.error)
                 return
             else:
-                self._take(answer)
+                self._append_fetched(answer)
         except LogStoreError as error:
             logger.warning("%s cannot follow: %s", self.log, error)
             self._back_off(error.kafka_error)
             return
         if delay_ms := self._throttle(answer):
-            self._station.later("throttled-fetch", self._ask_if_current(), delay_ms)
+            self._process.call_later("throttled-fetch", self._resend_if_current(), delay_ms)
         else:
-            self.ask()
+            self.send_next_request()
 
     def _throttle(self, answer: FetchResponse) -> int:
         """Return the milliseconds to wait because of `follower.replication.throttled.rate`."""
-        quota = self._station.follower_quota
-        me, tp = self._station.broker_id, self.state.topic_partition
+        quota = self._process.follower_quota
+        me, tp = self._process.broker_id, self.state.topic_partition
         is_behind = self.log.log_end_offset < answer.high_watermark
         if not (is_behind and quota.applies_to(tp, me)):
             return 0
         quota.spend(len(answer.data))
         return quota.delay_ms()
 
-    def _take(self, answer: FetchResponse) -> None:
+    def _append_fetched(self, answer: FetchResponse) -> None:
         log = self.log
-        self._begin_with(answer)
+        self._align_log_start(answer)
         with log.lock:
             if self._is_stale(answer):
                 return
             if answer.data:
                 self._append(answer.data)
             log.offsets.set_high_watermark(answer.high_watermark)
-            self._heard = answer.high_watermark, answer.log_start_offset
+            self._last_leader_offsets = answer.high_watermark, answer.log_start_offset
         start = min(max(answer.log_start_offset, self._own_start), log.high_watermark)
         if start > log.log_start_offset:
-            self._station.manager.raise_log_start(self.state.topic_partition, start)
+            self._process.manager.raise_log_start(self.state.topic_partition, start)
 
-    def _begin_with(self, answer: FetchResponse) -> None:
+    def _align_log_start(self, answer: FetchResponse) -> None:
         """Restart the log at the first batch if that starts below the log end offset.
 
         The leader's log start offset may be inside a batch. A follower without later records
@@ -254,7 +254,7 @@ class Following:
             with self._cutting(answer.number) as is_due:
                 if is_due:
                     tp = self.state.topic_partition
-                    self._station.manager.truncate_fully_and_start_at(tp, first_offset)
+                    self._process.manager.truncate_fully_and_start_at(tp, first_offset)
 
     def _append(self, data: bytes) -> None:
         """Append batches, one at a time if they might not fit into a segment.
@@ -270,7 +270,7 @@ class Following:
 
     def _move_into_range(self, answer: FetchResponse) -> None:
         """Restart the log at the leader's log start, or truncate it to the leader's log end."""
-        tp, manager = self.state.topic_partition, self._station.manager
+        tp, manager = self.state.topic_partition, self._process.manager
         end_offset = self.log.log_end_offset
         if end_offset > answer.log_end_offset:
             # This only happens after an unclean election, which loses acknowledged records.
@@ -288,14 +288,16 @@ class Following:
         logger.info(
             "%s: broker %d answers %s", self.state.topic_partition, self.state.leader, error
         )
-        self._station.later("fetch-backoff", self._ask_if_current(), self._station.backoff_ms)
+        self._process.call_later(
+            "fetch-backoff", self._resend_if_current(), self._process.backoff_ms
+        )
 
-    def _ask_if_current(self) -> Callable[[], None]:
+    def _resend_if_current(self) -> Callable[[], None]:
         """Return an action that sends the next request, unless a newer request has been sent."""
         number = self._number
 
-        def ask() -> None:
+        def send_next_request() -> None:
             if number == self._number:
-                self.ask()
+                self.send_next_request()
 
-        return ask
+        return send_next_request

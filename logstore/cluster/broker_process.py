@@ -52,7 +52,7 @@ class Receiver(Protocol):
         """Handle a leader's response to a request of this broker's coordinator."""
 
 
-class Station(ABC):
+class BrokerProcess(ABC):
     """The process of a broker in a cluster.
 
     Parameters
@@ -142,11 +142,11 @@ class Station(ABC):
     def keeping_role(self, topic_partition: TopicPartition) -> AbstractContextManager[None]:
         """Pin the role of a replica. States that arrive in the meantime are applied on exit."""
 
-    def soon(self, name: str, action: Callable[[], None]) -> None:
+    def call_soon(self, name: str, action: Callable[[], None]) -> None:
         """Run an action in a separate task as soon as possible."""
-        self.later(name, action, 0)
+        self.call_later(name, action, 0)
 
-    def later(self, name: str, action: Callable[[], None], delay_ms: int) -> ScheduledTask:
+    def call_later(self, name: str, action: Callable[[], None], delay_ms: int) -> ScheduledTask:
         """Run an action after a delay, unless the broker has stopped by then."""
 
         def run() -> None:
