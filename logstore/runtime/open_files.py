@@ -29,14 +29,14 @@ DESCRIPTORS_MAX = 1 << 20
 class Reopenable(Protocol):
     """An owner of an open file that can be reopened."""
 
-    def let_go(self) -> bool:
+    def release_file(self) -> bool:
         """Close the file until it is next used, or return False if it must remain open."""
 
 
 class OpenFiles:
     """A process's open files that can be reopened, oldest first.
 
-    Thread-safe. `let_go` must not wait for a lock that is held while files are opened.
+    Thread-safe. `release_file` must not wait for a lock that is held while files are opened.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class OpenFiles:
             except KeyError:  # another thread was faster
                 return
             other = reference()
-            if other is not None and not other.let_go():
+            if other is not None and not other.release_file():
                 self._holders[key] = reference
                 tries += 1
 

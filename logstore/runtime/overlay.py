@@ -323,15 +323,15 @@ class OverlayFileSystem:
         mtime_ms = self._base.stat(path).mtime_ms if exists else self._clock.now_ms()
         self._put(path, OverlayBytes(open_file, size, mtime_ms))
 
-    def hold(self, path: str) -> None:
-        """Keep a file open until `let_go` or `refresh`, even if the base removes or renames it.
+    def pin(self, path: str) -> None:
+        """Keep a file open until `unpin` or `refresh`, even if the base removes or renames it.
 
         Its directory counts as existing as well.
         """
         self._held_dirs.add(split_path(path)[0])
         self._held_open[path] = OverlayFile(self._node(path), self._clock, writable=False)
 
-    def let_go(self, path: str) -> None:
+    def unpin(self, path: str) -> None:
         """Close a held file. A file that is not held is ignored."""
         if (held := self._held_open.pop(path, None)) is not None:
             held.close()
@@ -340,7 +340,7 @@ class OverlayFileSystem:
         """Discard everything below a directory, so that the base is read again."""
         for path in self._children.pop(directory, {}).values():
             self._nodes.pop(path, None)
-            self.let_go(path)
+            self.unpin(path)
             self.refresh(path)
         self._held_dirs.discard(directory)
         self._dirs.discard(directory)

@@ -11,9 +11,9 @@ Interfaces
       @handles("Heartbeat")
       def heartbeat(request: HeartbeatRequest, session: Session) -> HeartbeatResponse: ...
 
-  Requests and responses are messages of `logstore.messages.types`. `registry.Where` gives the
-  thread of the handler. A coroutine (`async def`) runs on the event loop and passes blocking calls
-  to `await session.run(call)`. If the handler returns None, no response is sent. An exception
+  Requests and responses are messages of `logstore.messages.types`. `registry.HandlerThread` gives
+  the thread of the handler. A coroutine (`async def`) runs on the event loop and passes blocking
+  calls to `await session.run(call)`. If the handler returns None, no response is sent. An exception
   closes the connection, as in Kafka, so errors for clients belong in the response.
 - **The session** (`session.Session`) represents one connection: `principal`, `client_id`,
   `client_host`, the `version` of the current request, `address` (the advertised address), and

@@ -46,7 +46,7 @@ from logstore.names import INTERNAL_COMPACTED_TOPICS, validate_topic_name
 from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.configs import SOURCES
 from logstore.wire.refusal import Refusal, code_of, message_of
-from logstore.wire.registry import Where, handles
+from logstore.wire.registry import HandlerThread, handles
 
 if TYPE_CHECKING:
     from logstore.wire.nodes import DelayedDeletion, Nodes
@@ -62,7 +62,7 @@ _TOO_MANY = "Excessively large number of {} per request."
 CreatedTopic = CreateTopicsResponse.CreatableTopicResult
 
 
-@handles("CreateTopics", Where.APART)
+@handles("CreateTopics", HandlerThread.WORKER)
 def create_topics(request: CreateTopicsRequest, session: Session) -> CreateTopicsResponse:
     """Create topics. Each topic succeeds or fails independently."""
     asked = Counter(topic.name for topic in request.topics)
@@ -239,7 +239,7 @@ def check_replicas(broker_ids: Sequence[int], allowed: Collection[int]) -> None:
 DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
 
 
-@handles("DeleteTopics", Where.APART)
+@handles("DeleteTopics", HandlerThread.WORKER)
 def delete_topics(request: DeleteTopicsRequest, session: Session) -> DeleteTopicsResponse:
     """Delete topics by name or, since version 6, by topic id."""
     asked = Counter(
@@ -287,7 +287,7 @@ def _delete(asked: DeletedTopic, session: Session) -> None:
     nodes.delete_topic(name)
 
 
-@handles("CreatePartitions", Where.APART)
+@handles("CreatePartitions", HandlerThread.WORKER)
 def create_partitions(
     request: CreatePartitionsRequest, session: Session
 ) -> CreatePartitionsResponse:
@@ -493,7 +493,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, session: Session) -> Desc
     return DescribeLogDirsResponse(results=results)
 
 
-@handles("AlterReplicaLogDirs", Where.APART)
+@handles("AlterReplicaLogDirs", HandlerThread.WORKER)
 def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, session: Session
 ) -> AlterReplicaLogDirsResponse:
@@ -610,7 +610,7 @@ def _elections_refused(request: ElectLeadersRequest, session: Session) -> ElectL
 ReassignedPartition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 
 
-@handles("AlterPartitionReassignments", Where.APART)
+@handles("AlterPartitionReassignments", HandlerThread.WORKER)
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, session: Session
 ) -> AlterPartitionReassignmentsResponse:

@@ -28,7 +28,7 @@ from logstore.messages.types import (
 from logstore.names import GROUP_OFFSETS_TOPIC, INTERNAL_COMPACTED_TOPICS, validate_topic_name
 from logstore.types import TopicPartition
 from logstore.wire.nodes import NO_LEADER
-from logstore.wire.registry import Where, handles
+from logstore.wire.registry import HandlerThread, handles
 from logstore.wire.versions import features_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _FEATURES_EPOCH = 0
 """The epoch of the features, which never change. -1 would mean unknown."""
 
 
-@handles("ApiVersions", Where.LOOP, before_authentication=True)
+@handles("ApiVersions", HandlerThread.LOOP, before_authentication=True)
 def api_versions(request: ApiVersionsRequest, session: Session) -> ApiVersionsResponse:
     """Return the served APIs and their versions."""
     if session.version >= 3 and not (
@@ -218,7 +218,7 @@ _BROKERS = 1
 _CONTROLLERS = 2
 
 
-@handles("DescribeCluster", Where.LOOP)
+@handles("DescribeCluster", HandlerThread.LOOP)
 def describe_cluster(request: DescribeClusterRequest, session: Session) -> DescribeClusterResponse:
     """Return the brokers of the cluster and the controller."""
     response = DescribeClusterResponse(endpoint_type=request.endpoint_type)

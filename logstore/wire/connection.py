@@ -30,8 +30,15 @@ from logstore.messages.types import (
     ProduceRequest,
 )
 from logstore.wire.faulty import CUT, Subject, call_of, merged, refusal_of, without
-from logstore.wire.frames import LENGTH, Head, NotServed, parse_body, parse_head, response_frame
-from logstore.wire.registry import Handler, Where
+from logstore.wire.frames import (
+    LENGTH,
+    RequestHead,
+    UnsupportedRequestError,
+    parse_body,
+    parse_request_head,
+    response_frame,
+)
+from logstore.wire.registry import Handler, HandlerThread
 from logstore.wire.security import answer_token
 from logstore.wire.session import ELEMENTS_IN_LOOP
 
@@ -82,7 +89,7 @@ class Connection(asyncio.Protocol):
     def __init__(
         self,
         new_session: Callable[[asyncio.Transport, Connection], Session | None],
-        on_request: Callable[[Session, Head, Message, int], object],
+        on_request: Callable[[Session, RequestHead, Message, int], object],
         on_end: Callable[[Connection], object],
         pool: RequestPool,
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
@@ -185,7 +192,7 @@ class Connection(asyncio.Protocol):
             start = stop
         if len(self._frames) >= self._session.service.limits.in_flight:
             self._has_enough = True
-            self._steer()
+            self._update_reading()
         if self._frame_waiter is not None and not self._frame_waiter.done():
             self._frame_waiter.set_result(None)
         return True
@@ -209,17 +216,17 @@ class Connection(asyncio.Protocol):
         """When the oldest request in memory began to be handled or, if incomplete, to arrive."""
         return self._answering_since if self._answering_bytes else self._frame_began_at
 
-    def hold(self) -> None:
+    def pause_reading(self) -> None:
         """Stop reading from the socket, because the request pool is full."""
         self._is_held = True
-        self._steer()
+        self._update_reading()
 
-    def let_go(self) -> None:
+    def resume_reading(self) -> None:
         """Resume reading from the socket."""
         self._is_held = False
-        self._steer()
+        self._update_reading()
 
-    def _steer(self) -> None:
+    def _update_reading(self) -> None:
         """Pause or resume reading, depending on the limits."""
         reads = not (self._has_enough or self._is_held)
         if reads is self._is_reading or self._is_over:
@@ -296,7 +303,7 @@ class Connection(asyncio.Protocol):
                     self._drain_waiter = self._loop.create_future()
                     await self._drain_waiter
                     self._drain_waiter = None
-        except NotServed as error:
+        except UnsupportedRequestError as error:
             # Kafka also closes the connection (InvalidRequestException,
             # UnsupportedVersionException).
             logger.info("%s: %s", self._session.client_host, error)
@@ -322,7 +329,7 @@ class Connection(asyncio.Protocol):
         frame = self._frames.popleft()
         if self._has_enough and not self._frames:
             self._has_enough = False
-            self._steer()
+            self._update_reading()
         size = LENGTH.size + len(frame)
         self._waiting_bytes -= size
         self._answering_bytes = size
@@ -341,32 +348,34 @@ class Connection(asyncio.Protocol):
                 token = answer_token(bytes(frame), session)
             except LogStoreError as error:
                 # The response to a raw token has no error code, so close the connection.
-                raise NotServed(str(error)) from error
+                raise UnsupportedRequestError(str(error)) from error
             self._send([LENGTH.pack(len(token)), token])
             return
         try:
-            head = parse_head(frame)
+            head = parse_request_head(frame)
         except MessageError as error:
-            raise NotServed(str(error)) from error
+            raise UnsupportedRequestError(str(error)) from error
         served = service.versions.get(head.api.name)
         handler = service.handlers.get(head.api.name)
         if served is None or handler is None or not served.first <= head.version <= served.last:
             if head.api.key != API_VERSIONS:
-                raise NotServed(f"{head.api.name} version {head.version} is not supported")
+                raise UnsupportedRequestError(
+                    f"{head.api.name} version {head.version} is not supported"
+                )
             # The client does not know the supported versions yet, so respond in version 0, which
             # every client can read (KIP-511).
             self._send(response_frame(head, _unknown_api_versions(session), 0))
             return
         if not session.is_authenticated and not handler.before_authentication:
             # Kafka also closes the connection (IllegalSaslStateException).
-            raise NotServed(f"{head.api.name} request before authentication")
+            raise UnsupportedRequestError(f"{head.api.name} request before authentication")
         try:
             few = min(ELEMENTS_IN_LOOP, service.limits.entries)
             request, elements = parse_body(head, frame, few)
         except TooManyElementsError:
             request, elements = await self._decode_large(head, frame)
         except MessageError as error:
-            raise NotServed(str(error)) from error
+            raise UnsupportedRequestError(str(error)) from error
         session.client_id = head.client_id
         session.api = head.api.name
         session.version = head.version
@@ -386,7 +395,7 @@ class Connection(asyncio.Protocol):
         else:
             self._send(response_frame(head, response))
 
-    async def _decode_large(self, head: Head, frame: Buffer) -> tuple[Message, int]:
+    async def _decode_large(self, head: RequestHead, frame: Buffer) -> tuple[Message, int]:
         """Decode a large request in a worker thread. Return it and its number of array elements."""
         service = self._session.service
         limit = service.limits.entries
@@ -395,12 +404,12 @@ class Connection(asyncio.Protocol):
         except TooManyElementsError as error:
             message = f"{error}: a request may have at most {limit} (logstore.request.max.entries)"
             logger.warning("%s: %s", self._session.client_host, message)
-            raise NotServed(message) from error
+            raise UnsupportedRequestError(message) from error
         except MessageError as error:
-            raise NotServed(str(error)) from error
+            raise UnsupportedRequestError(str(error)) from error
 
     async def _handle_by_rules(
-        self, handler: Handler, head: Head, frame: Buffer, request: Message
+        self, handler: Handler, head: RequestHead, frame: Buffer, request: Message
     ) -> Message | None:
         """Handle a request, applying the fault rules of `Listener.fail`."""
         session, name_of_id = self._session, self._session.service.topic_of_id
@@ -437,9 +446,9 @@ class Connection(asyncio.Protocol):
         response: Any
         if handler.is_coroutine:
             response = await handler.function(request, session)
-        elif handler.where is Where.LOOP and not session.is_large:
+        elif handler.thread is HandlerThread.LOOP and not session.is_large:
             response = handler.function(request, session)
-        elif handler.where is not Where.APART:
+        elif handler.thread is not HandlerThread.WORKER:
             response = await session.run(partial(handler.function, request, session))
         else:
             call = partial(handler.function, request, session)

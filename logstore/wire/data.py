@@ -55,7 +55,7 @@ from logstore.storage.log.reader import (
 from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.frames import LENGTH
 from logstore.wire.leaders import name_leaders
-from logstore.wire.registry import Where, handles
+from logstore.wire.registry import HandlerThread, handles
 
 if TYPE_CHECKING:
     from logstore.storage.log.log import Log
@@ -508,7 +508,7 @@ def _offset_of(log: Log, target: int, isolation: Isolation) -> ListedOffset | No
 # -- OffsetForLeaderEpoch ------------------------------------------------------------------------
 
 
-@handles("OffsetForLeaderEpoch", Where.LOOP)
+@handles("OffsetForLeaderEpoch", HandlerThread.LOOP)
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, session: Session
 ) -> OffsetForLeaderEpochResponse:

@@ -21,7 +21,7 @@ from logstore.types import TopicPartition
 if TYPE_CHECKING:
     from logstore.faults.rules import FaultRule
     from logstore.messages.schema import Field
-    from logstore.wire.frames import Head
+    from logstore.wire.frames import RequestHead
 
 CUT = "NETWORK_EXCEPTION"
 """The error that represents a closed connection. Brokers never send it."""
@@ -90,7 +90,7 @@ class Subject(NamedTuple):
         return self.name_of_id(topic_id) if isinstance(topic_id, str) else None
 
 
-def call_of(head: Head, request: Message, name_of_id: _NAME_OF_ID) -> Call:
+def call_of(head: RequestHead, request: Message, name_of_id: _NAME_OF_ID) -> Call:
     """Convert a request to a `Call` for matching rules."""
     everything = Subject(None, None, head.version, name_of_id)
     partitions = tuple(dict.fromkeys(_partitions(request, everything, None)))
@@ -155,7 +155,7 @@ def without(message: Message, subject: Subject, topic: str | None = None) -> boo
     return any_left
 
 
-def refusal_of(head: Head, request: Message, error: str, subject: Subject) -> Message:
+def refusal_of(head: RequestHead, request: Message, error: str, subject: Subject) -> Message:
     """Return an error response for the matching part of a request."""
     response = head.api.response()
     _mirror(request, response, KAFKA_CODES[error], subject, None)

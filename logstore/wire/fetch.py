@@ -53,7 +53,7 @@ _UNREAD = frozenset(
 FetchedPartition = FetchResponse.PartitionData
 
 
-class _Found(NamedTuple):
+class _ReadResult(NamedTuple):
     """The response for all partitions after reading each of them once.
 
     `waits` is False if the response must be sent immediately, even if it is below min_bytes.
@@ -64,10 +64,10 @@ class _Found(NamedTuple):
     waits: bool
 
 
-class _FetchedOne(NamedTuple):
+class _PartitionRead(NamedTuple):
     """The response for one partition, and the size of its records.
 
-    `waits` has the same meaning as in `_Found`.
+    `waits` has the same meaning as in `_ReadResult`.
     """
 
     partition: FetchedPartition
@@ -85,25 +85,27 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
     may_wait = request.max_wait_ms > 0
     deadline = service.loops.loop.time() + max(0, request.max_wait_ms) / 1000
 
-    def read(places: Sequence[SessionPartition]) -> tuple[_Stand | None, _Found]:
+    def read(places: Sequence[SessionPartition]) -> tuple[_ReadPositions | None, _ReadResult]:
         # Get the positions before reading, so that a concurrent append is noticed.
-        stand = _Stand.of(places, reading.isolation, service.nodes) if may_wait else None
-        return stand, reading.read(places)
+        positions = (
+            _ReadPositions.of(places, reading.isolation, service.nodes) if may_wait else None
+        )
+        return positions, reading.read(places)
 
-    def begin() -> tuple[Context, _Stand | None, _Found]:
+    def begin() -> tuple[Context, _ReadPositions | None, _ReadResult]:
         context = sessions.open(request, session.version, service.topic_of_id)
         reading.only_news = bool(context.session_id)
         _locate(context.partitions, session)
         return context, *read(context.partitions)
 
-    context, stand, found = await session.run(begin)
+    context, positions, found = await session.run(begin)
     if context.error is not None:
         return FetchResponse(error_code=KAFKA_CODES[context.error])
-    while stand is not None and found.waits and found.size_bytes < request.min_bytes:
-        delayed = _DelayedFetch(stand, request.min_bytes - found.size_bytes)
+    while positions is not None and found.waits and found.size_bytes < request.min_bytes:
+        delayed = _DelayedFetch(positions, request.min_bytes - found.size_bytes)
         # After the deadline, return the available records.
         may_wait = await service.purgatory.wait_in(service.loops, [delayed], deadline)
-        stand, found = await session.run(partial(read, context.partitions))
+        positions, found = await session.run(partial(read, context.partitions))
     finish = partial(sessions.finish, context, found.partitions)
     finished = await session.run(finish) if session.is_large else finish()
     if finished is None:
@@ -133,7 +135,7 @@ def _by_topic(
     return topics
 
 
-class _LogStand(NamedTuple):
+class _LogPosition(NamedTuple):
     """The positions of a log: the upper offset for readers, and the end of the log."""
 
     upper_offset: int
@@ -141,28 +143,30 @@ class _LogStand(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Stand:
+class _ReadPositions:
     """The positions of all logs at the time of a read."""
 
     logs: list[Log]
     isolation: Isolation
     nodes: Nodes
     leaders: list[tuple[int, int]]
-    ends: list[_LogStand]
+    ends: list[_LogPosition]
 
     @classmethod
-    def of(cls, places: Iterable[SessionPartition], isolation: Isolation, nodes: Nodes) -> _Stand:
+    def of(
+        cls, places: Iterable[SessionPartition], isolation: Isolation, nodes: Nodes
+    ) -> _ReadPositions:
         """Return the current positions. A log that is requested repeatedly counts once."""
         # Read the attribute only once, because another request of the session may replace it.
         logs = {id(log): log for each in places if (log := each.log) is not None}
         return cls._now(list(logs.values()), isolation, nodes)
 
     @classmethod
-    def _now(cls, logs: list[Log], isolation: Isolation, nodes: Nodes) -> _Stand:
+    def _now(cls, logs: list[Log], isolation: Isolation, nodes: Nodes) -> _ReadPositions:
         try:
             leaders = [nodes.leader_of(log.topic_partition) for log in logs]
             ends = [
-                _LogStand(log.reader.upper_offset(isolation), log.log_end)
+                _LogPosition(log.reader.upper_offset(isolation), log.log_end)
                 for log in logs
                 if not log.is_offline
             ]
@@ -170,13 +174,13 @@ class _Stand:
             return cls(logs, isolation, nodes, [], [])
         return cls(logs, isolation, nodes, leaders, ends)
 
-    def is_left(self, missing: int) -> bool:
+    def is_due(self, missing: int) -> bool:
         """Return whether to read again: enough bytes are new, or a log was moved or deleted.
 
         Bytes above the high watermark or last stable offset are appended before they become
         readable, so any advance of these offsets past such bytes counts.
         """
-        now = _Stand._now(self.logs, self.isolation, self.nodes)
+        now = _ReadPositions._now(self.logs, self.isolation, self.nodes)
         if now.leaders != self.leaders or len(now.ends) != len(self.ends):
             return True
         grown = 0
@@ -196,19 +200,19 @@ class _Stand:
 class _DelayedFetch:
     """A Fetch request in the purgatory that waits until enough bytes are available."""
 
-    def __init__(self, stand: _Stand, missing: int) -> None:
-        self._stand = stand
+    def __init__(self, positions: _ReadPositions, missing: int) -> None:
+        self._positions = positions
         self._missing = missing
 
     def is_done(self) -> bool:
         """Return whether the logs should be read again."""
-        return self._stand.is_left(self._missing)
+        return self._positions.is_due(self._missing)
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
         """Call the listener whenever a log or its leader changes."""
         with ExitStack() as subscriptions:
-            subscriptions.callback(self._stand.nodes.changed.subscribe(listener))
-            for log in self._stand.logs:
+            subscriptions.callback(self._positions.nodes.changed.subscribe(listener))
+            for log in self._positions.logs:
                 with suppress(LogStoreError):  # the log was deleted or closed concurrently
                     subscriptions.callback(log.subscribe(listener))
             return subscriptions.pop_all().close
@@ -290,7 +294,7 @@ class _Reading:
         rack = request.rack_id if session.version >= _FOLLOWERS_FROM else None
         return cls(session, isolation_of(request.isolation_level), limit, rack)
 
-    def read(self, places: Sequence[SessionPartition]) -> _Found:
+    def read(self, places: Sequence[SessionPartition]) -> _ReadResult:
         """Read each partition once."""
         # As in Kafka, unread partitions come last in the response, even in a new session.
         partitions, unread = [], []
@@ -308,7 +312,7 @@ class _Reading:
             size += records
             any_read = True
             all_wait &= waits
-        return _Found(partitions + unread, size, any_read and all_wait)
+        return _ReadResult(partitions + unread, size, any_read and all_wait)
 
     def _check(self, log: Log, current_leader_epoch: int) -> None:
         nodes = self.session.service.nodes
@@ -339,7 +343,9 @@ class _Reading:
         except LogStoreError:
             return False
 
-    def _read_one(self, place: SessionPartition, limit: int, *, at_least_one: bool) -> _FetchedOne:
+    def _read_one(
+        self, place: SessionPartition, limit: int, *, at_least_one: bool
+    ) -> _PartitionRead:
         partition, log = place.asked, place.log
         if log is None:
             # As in Kafka, the list of aborted transactions is empty if a request is refused early,
@@ -349,25 +355,25 @@ class _Reading:
                 refused.aborted_transactions = []
             if place.error == KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]:
                 refused.records = None
-            return _FetchedOne(refused)
+            return _PartitionRead(refused)
         try:
             self._check(log, partition.current_leader_epoch)
             preferred = self._preferred_replica(log, partition.fetch_offset)
             if preferred >= 0:
                 redirected = _without_records(log, partition)
                 redirected.preferred_read_replica = preferred  # KIP-392
-                return _FetchedOne(redirected)
+                return _PartitionRead(redirected)
             if partition.last_fetched_epoch >= 0:
                 diverging = _diverging(log, partition)
                 if diverging is not None:
-                    return _FetchedOne(diverging)
+                    return _PartitionRead(diverging)
             return self._read_log(log, partition, limit, at_least_one=at_least_one)
         except LogStoreError as error:
-            return _FetchedOne(_unread(partition, error.code))
+            return _PartitionRead(_unread(partition, error.code))
 
     def _read_log(
         self, log: Log, partition: FetchRequest.FetchPartition, limit: int, *, at_least_one: bool
-    ) -> _FetchedOne:
+    ) -> _PartitionRead:
         read = log.reader.read(
             partition.fetch_offset,
             max(0, min(partition.partition_max_bytes, limit)),
@@ -397,7 +403,7 @@ class _Reading:
         # A read ends at the end of a segment. If later segments have readable records, do not wait
         # for more.
         is_cut = partition.fetch_offset < log.log_end.base_offset < upper
-        return _FetchedOne(found, len(data), waits=not is_cut)
+        return _PartitionRead(found, len(data), waits=not is_cut)
 
 
 def _without_records(log: Log, partition: FetchRequest.FetchPartition) -> FetchedPartition:

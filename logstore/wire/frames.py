@@ -18,14 +18,14 @@ _TAGGED_FIELDS_MAX = 100
 """Maximum number of tagged fields in a request header. Real headers have far fewer."""
 
 
-class NotServed(RequestError):
+class UnsupportedRequestError(RequestError):
     """The frame is not a request of a supported API and version.
 
     As in Kafka, the connection is closed.
     """
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     """The header of a request.
 
     Attributes
@@ -41,7 +41,7 @@ class Head(NamedTuple):
     body_at: int
 
 
-def parse_head(frame: Buffer) -> Head:
+def parse_request_head(frame: Buffer) -> RequestHead:
     """Decode the header of a request.
 
     Raises
@@ -52,20 +52,20 @@ def parse_head(frame: Buffer) -> Head:
         The header is malformed.
     """
     if len(frame) < _START.size:
-        raise NotServed(f"a frame of {len(frame)} bytes is too short for a request")
+        raise UnsupportedRequestError(f"a frame of {len(frame)} bytes is too short for a request")
     key, version, correlation_id = _START.unpack_from(frame)
     api = apis().get(key)
     if api is None:
-        raise NotServed(f"unknown API key {key}")
+        raise UnsupportedRequestError(f"unknown API key {key}")
     if version not in api.versions:
-        return Head(api, version, correlation_id, None, -1)
+        return RequestHead(api, version, correlation_id, None, -1)
     header, body_at, _ = decode_bounded(
         RequestHeader, api.request_header_version(version), frame, 0, _TAGGED_FIELDS_MAX
     )
-    return Head(api, version, correlation_id, header.client_id, body_at)
+    return RequestHead(api, version, correlation_id, header.client_id, body_at)
 
 
-def parse_body(head: Head, frame: Buffer, elements_max: int) -> tuple[Message, int]:
+def parse_body(head: RequestHead, frame: Buffer, elements_max: int) -> tuple[Message, int]:
     """Decode the body of a request. Return it and its total number of array elements.
 
     Raises
@@ -82,7 +82,9 @@ def parse_body(head: Head, frame: Buffer, elements_max: int) -> tuple[Message, i
     return message, elements
 
 
-def response_frame(head: Head, response: Message, version: int | None = None) -> Sequence[Buffer]:
+def response_frame(
+    head: RequestHead, response: Message, version: int | None = None
+) -> Sequence[Buffer]:
     """Encode a response as a sequence of buffers, without copying its records.
 
     Parameters

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from logstore.faults.rules import FaultRule, Faults, RuleOptions
     from logstore.messages import Message
     from logstore.runtime import Unsubscribe
-    from logstore.wire.frames import Head
+    from logstore.wire.frames import RequestHead
 
 logger = logging.getLogger(__name__)
 
@@ -325,7 +325,7 @@ class Listener:
             return self._host
         return cast("str", transport.get_extra_info("sockname")[0])
 
-    def _note(self, session: Session, head: Head, request: Message, size_bytes: int) -> None:
+    def _note(self, session: Session, head: RequestHead, request: Message, size_bytes: int) -> None:
         limits = self._service.limits
         self._requests.append(
             ReceivedRequest(

@@ -73,7 +73,7 @@ class DelayedDeletion(DelayedOperation, Protocol):
     error: LogStoreError | None
 
 
-class DoneDeletion:
+class CompletedDeletion:
     """A completed DeleteRecords operation."""
 
     error: LogStoreError | None = None
@@ -355,7 +355,7 @@ class Nodes:
     ) -> DelayedDeletion:
         """Delete records. Return an operation that waits for all live replicas (KIP-107)."""
         self.log(topic_partition)  # raises an error if another broker is the leader
-        return DoneDeletion(self.manager.delete_records(topic_partition, before_offset))
+        return CompletedDeletion(self.manager.delete_records(topic_partition, before_offset))
 
 
 def check_epoch(topic_partition: TopicPartition, known: int, asked: int) -> None:

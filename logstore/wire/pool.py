@@ -35,10 +35,10 @@ class Reader(Protocol):
     def held_since(self) -> float:
         """When the oldest request in memory began to be handled or, if incomplete, to arrive."""
 
-    def hold(self) -> None:
+    def pause_reading(self) -> None:
         """Stop reading from the socket."""
 
-    def let_go(self) -> None:
+    def resume_reading(self) -> None:
         """Resume reading from the socket."""
 
     def abort(self) -> None:
@@ -86,8 +86,8 @@ class RequestPool:
             self.is_full = True
             self._report()
             for reader in self._readers:
-                reader.hold()
-            self._admit()
+                reader.pause_reading()
+            self._resume_waiting()
 
     def _report(self) -> None:
         if self._is_reported:
@@ -106,38 +106,38 @@ class RequestPool:
         if not self.is_full:
             return
         if self.used_bytes >= self._limit_bytes:
-            self._admit()
+            self._resume_waiting()
             return
         self.is_full = False
         for reader in self._readers:
-            reader.let_go()
+            reader.resume_reading()
 
     def join(self, reader: Reader) -> None:
         """Pause a new connection if the pool is full."""
         if self.is_full:
-            reader.hold()
+            reader.pause_reading()
 
     def begin(self, reader: Reader) -> None:
         """Record that part of a request has arrived."""
         self._started[reader] = None
         if self.is_full:
-            self._admit()
+            self._resume_waiting()
 
     def end(self, reader: Reader) -> None:
         """Record that a request is complete, or that its connection was closed."""
         self._started.pop(reader, None)
         if self.is_full:
-            reader.hold()
-            self._admit()
+            reader.pause_reading()
+            self._resume_waiting()
 
-    def _admit(self) -> None:
+    def _resume_waiting(self) -> None:
         """Resume reading the oldest incomplete requests that fit."""
         room = self._most_bytes - self.used_bytes
         for reader in self._started:
             room -= reader.missing_bytes
             if room < 0:
                 break
-            reader.let_go()
+            reader.resume_reading()
 
     def close_stalled(self, before: float) -> None:
         """If the pool is full, close connections that have used memory since before a given time.

@@ -22,7 +22,7 @@ from logstore.messages.types import (
     UpdateFeaturesResponse,
 )
 from logstore.runtime import SystemClock
-from logstore.wire.registry import Where, handles
+from logstore.wire.registry import HandlerThread, handles
 from logstore.wire.versions import features_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _NODES_FROM = 2
 QuorumPartition = DescribeQuorumResponse.PartitionData
 
 
-@handles("DescribeQuorum", Where.LOOP)
+@handles("DescribeQuorum", HandlerThread.LOOP)
 def describe_quorum(request: DescribeQuorumRequest, session: Session) -> DescribeQuorumResponse:
     """Return the controller as the only voter, and the other running brokers as observers."""
     response = DescribeQuorumResponse(error_message="")
@@ -108,7 +108,7 @@ _TYPES_FROM = 1
 _RESULTS_UNTIL = 1
 
 
-@handles("UpdateFeatures", Where.LOOP)
+@handles("UpdateFeatures", HandlerThread.LOOP)
 def update_features(request: UpdateFeaturesRequest, session: Session) -> UpdateFeaturesResponse:
     """Accept the current levels of features, and refuse to change them."""
     if not session.allows("alter", "cluster"):
@@ -164,7 +164,7 @@ def _why_not(name: str, level: int, kind: int, session: Session) -> str | None:
 # -- UnregisterBroker ------------------------------------------------------------------------------
 
 
-@handles("UnregisterBroker", Where.LOOP)
+@handles("UnregisterBroker", HandlerThread.LOOP)
 def unregister_broker(
     request: UnregisterBrokerRequest, session: Session
 ) -> UnregisterBrokerResponse:
@@ -185,7 +185,7 @@ _TOPIC, _BROKER, _LOGGER, _METRICS, _GROUP = 2, 4, 8, 16, 32
 _TYPES_OF_RESOURCES_FROM = 1
 
 
-@handles("ListConfigResources", Where.LOOP)
+@handles("ListConfigResources", HandlerThread.LOOP)
 def list_config_resources(
     request: ListConfigResourcesRequest, session: Session
 ) -> ListConfigResourcesResponse:

@@ -18,7 +18,7 @@ from logstore.messages.types import (
 )
 from logstore.types import INT32_MAX, INT64_MAX
 from logstore.wire.refusal import Refusal, code_of, message_of
-from logstore.wire.registry import Where, handles
+from logstore.wire.registry import HandlerThread, handles
 from logstore.wire.session import ELEMENTS_IN_LOOP
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _Key = frozenset[tuple[str, str | None]]
 # -- AlterClientQuotas -----------------------------------------------------------------------------
 
 
-@handles("AlterClientQuotas", Where.APART)
+@handles("AlterClientQuotas", HandlerThread.WORKER)
 def alter_client_quotas(
     request: AlterClientQuotasRequest, session: Session
 ) -> AlterClientQuotasResponse:
@@ -157,7 +157,7 @@ class _Filter(NamedTuple):
         return self.match == _SPECIFIED or name == (None if self.match == _DEFAULT else self.name)
 
 
-@handles("DescribeClientQuotas", Where.APART)
+@handles("DescribeClientQuotas", HandlerThread.WORKER)
 def describe_client_quotas(
     request: DescribeClientQuotasRequest, session: Session
 ) -> DescribeClientQuotasResponse:

@@ -26,7 +26,7 @@ FAMILIES = (
 )
 
 
-class Where(Enum):
+class HandlerThread(Enum):
     """The thread that runs a handler.
 
     Attributes
@@ -45,7 +45,7 @@ class Where(Enum):
 
     LOOP = "loop"
     DISK = "disk"
-    APART = "apart"
+    WORKER = "apart"
 
 
 class Handler(NamedTuple):
@@ -58,7 +58,7 @@ class Handler(NamedTuple):
     """
 
     function: Callable[..., Any]
-    where: Where
+    thread: HandlerThread
     is_coroutine: bool
     before_authentication: bool
 
@@ -67,14 +67,14 @@ _HANDLERS: dict[str, Handler] = {}
 
 
 def handles(
-    api: str, where: Where = Where.DISK, *, before_authentication: bool = False
+    api: str, thread: HandlerThread = HandlerThread.DISK, *, before_authentication: bool = False
 ) -> Callable[[Function], Function]:
     """Register the decorated function as the handler of an API."""
 
     def register(function: Function) -> Function:
         assert api not in _HANDLERS, f"{api} already has a handler"
         is_coroutine = inspect.iscoroutinefunction(function)
-        _HANDLERS[api] = Handler(function, where, is_coroutine, before_authentication)
+        _HANDLERS[api] = Handler(function, thread, is_coroutine, before_authentication)
         return function
 
     return register

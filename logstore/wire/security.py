@@ -31,7 +31,7 @@ from logstore.messages.types import (
 from logstore.security.acls import Acl, AclFilter
 from logstore.security.sasl import SaslServer
 from logstore.security.scram import ScramCredential
-from logstore.wire.registry import Where, handles
+from logstore.wire.registry import HandlerThread, handles
 
 if TYPE_CHECKING:
     from logstore.wire.session import Session
@@ -42,7 +42,7 @@ NO_AUTHORIZER = "SECURITY_DISABLED"
 # -- SASL ------------------------------------------------------------------------------------------
 
 
-@handles("SaslHandshake", Where.LOOP, before_authentication=True)
+@handles("SaslHandshake", HandlerThread.LOOP, before_authentication=True)
 def sasl_handshake(request: SaslHandshakeRequest, session: Session) -> SaslHandshakeResponse:
     """Let the client choose a SASL mechanism."""
     if session.is_authenticated:
@@ -65,7 +65,7 @@ def sasl_handshake(request: SaslHandshakeRequest, session: Session) -> SaslHands
     return SaslHandshakeResponse(error_code=code, mechanisms=list(credentials.mechanisms))
 
 
-@handles("SaslAuthenticate", Where.LOOP, before_authentication=True)
+@handles("SaslAuthenticate", HandlerThread.LOOP, before_authentication=True)
 def sasl_authenticate(
     request: SaslAuthenticateRequest, session: Session
 ) -> SaslAuthenticateResponse:

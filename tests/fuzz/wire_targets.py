@@ -17,7 +17,7 @@ from logstore import Broker, VirtualClock
 from logstore.messages import decode
 from logstore.messages.apis import API_VERSIONS
 from logstore.wire.connection import Connection
-from logstore.wire.frames import NotServed, parse_head
+from logstore.wire.frames import UnsupportedRequestError, parse_head
 from logstore.wire.limits import Limits
 from logstore.wire.pool import RequestPool
 from logstore.wire.service import ServedBroker, Service
@@ -108,7 +108,7 @@ async def _asked(broker: Broker, data: bytes) -> str:
         return "waits"
     try:
         task.result()
-    except NotServed as error:
+    except UnsupportedRequestError as error:
         check(bool(str(error)), "an error has a message")
         return "not_served"
     if not socket.written:

@@ -116,7 +116,7 @@ class EntryFile:
         if self._is_known and self._writable:
             self._writing().sync()
 
-    def let_go(self) -> bool:
+    def release_file(self) -> bool:
         """Close the file until it is next used. Reads in progress can continue.
 
         Unlike a `.log`, an index can be closed before it is flushed, because a flush opens it

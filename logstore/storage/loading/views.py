@@ -107,7 +107,7 @@ class Views:
             try:
                 log = load(logging.INFO)
                 if all(finding.action in IN_PROGRESS for finding in log.findings):
-                    self._hold(log)
+                    self._pin(log)
                     if before.is_unchanged(self._finished(folder)):
                         log.findings = ()
                         return log
@@ -152,15 +152,15 @@ class Views:
                     found[name] = (each.base_offset, None)
         return _Finished(last, found)
 
-    def _hold(self, log: Log) -> None:
+    def _pin(self, log: Log) -> None:
         """Keep the files of a view open. Above the limit, close the files of the oldest views."""
         for segment in log.segments:
             indexes = (segment.offset_index, segment.time_index, segment.txn_index)
             for path in (segment.log_path, *(index.path for index in indexes)):
                 if self._fs.exists(path):
                     while len(self._held) >= HELD_FILES_MAX:
-                        self._fs.let_go(self._held.popleft())
-                    self._fs.hold(path)
+                        self._fs.unpin(self._held.popleft())
+                    self._fs.pin(path)
                     self._held.append(path)
 
 

@@ -121,7 +121,7 @@ class SegmentFiles:
 
     def _writing(self) -> File:
         """Return the `.log` file for writing."""
-        self._is_synced = False  # first, because `let_go` depends on it
+        self._is_synced = False  # first, because `release_file` depends on it
         self._may_be_longer = True
         file = self._file
         return self._open(write=True) if file is None or not self._is_writable else file
@@ -138,7 +138,7 @@ class SegmentFiles:
         OPEN_FILES.opened(self)
         return file
 
-    def let_go(self) -> bool:
+    def release_file(self) -> bool:
         """Close the `.log` until it is next used.
 
         Reads in progress can continue. A file with unflushed changes remains open, because

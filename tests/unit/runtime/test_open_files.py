@@ -24,7 +24,7 @@ class Holder:
         self.refuses = refuses
         self.asked = 0
 
-    def let_go(self):
+    def release_file(self):
         self.asked += 1
         return not self.refuses
 
@@ -98,9 +98,9 @@ def test_the_program_takes_what_it_may_and_a_library_nothing(limits, tmp_path):
 def test_a_new_segment_is_kept_open_until_it_is_durable(limit):
     """Who opens it again to sync it would not hear that its first write failed."""
     segment = memory_world().segment(0)
-    assert not segment.let_go()
+    assert not segment.release_file()
     segment.flush()
-    assert segment.let_go()
+    assert segment.release_file()
 
 
 # -- a log of many segments ----------------------------------------------------------------------
@@ -139,7 +139,7 @@ def everything_of(log):
 
 
 def let_all_go(log):
-    return [each.let_go() for each in everything_of(log)]
+    return [each.release_file() for each in everything_of(log)]
 
 
 def story(world, between):
@@ -166,10 +166,10 @@ def story(world, between):
 
 def test_letting_go_changes_nothing():
     """Files, offsets and times equal those of a log whose files stayed open."""
-    let_go = []
+    release_file = []
     expected = story(memory_world(), lambda log: None)
-    assert story(memory_world(), lambda log: let_go.extend(let_all_go(log))) == expected
-    assert True in let_go
+    assert story(memory_world(), lambda log: release_file.extend(let_all_go(log))) == expected
+    assert True in release_file
 
 
 def test_a_reader_continues_in_a_file_that_was_let_go_and_removed(world):
@@ -189,10 +189,10 @@ def test_records_that_are_not_durable_stay_open(world):
     log = world.log(**SMALL)
     fill(log, 30)
     active = log.active_segment
-    assert not active.let_go()
-    assert log.segments.first.let_go()  # flushed when the log was rolled
+    assert not active.release_file()
+    assert log.segments.first.release_file()  # flushed when the log was rolled
     log.flush()
-    assert active.let_go()
+    assert active.release_file()
 
 
 def test_a_removed_index_is_not_reported_as_empty(world):
@@ -202,7 +202,7 @@ def test_a_removed_index_is_not_reported_as_empty(world):
     log.flush()
     first = log.segments.first
     assert first.offset_index.entries > 0
-    assert first.offset_index.let_go()
+    assert first.offset_index.release_file()
     world.fs.remove(first.offset_index.path)
     with pytest.raises(FileNotFoundError):
         first.offset_index.lookup(2)

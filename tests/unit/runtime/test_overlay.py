@@ -256,7 +256,7 @@ def test_a_held_file_is_readable_until_its_release(tmp_path):
         write_file(disk, f"{folder}/{name}", b"abc")
     fs = OverlayFileSystem(disk)
     for name in names:
-        fs.hold(f"{folder}/{name}")
+        fs.pin(f"{folder}/{name}")
         disk.remove(f"{folder}/{name}")
     disk.remove_dir(folder)
     assert disk.open_now() == 2
@@ -265,8 +265,8 @@ def test_a_held_file_is_readable_until_its_release(tmp_path):
     for _ in range(2):
         with closing(fs.open(f"{folder}/0")) as file:
             assert file.read(0, 10) == b"abc"
-    fs.let_go(f"{folder}/0")
-    fs.let_go(f"{folder}/0")
+    fs.unpin(f"{folder}/0")
+    fs.unpin(f"{folder}/0")
     assert disk.open_now() == 1
     with pytest.raises(FileNotFoundError):
         fs.open(f"{folder}/0")

@@ -279,27 +279,27 @@ def test_reading_stops_for_either_reason_and_resumes_without_both(rig):
         return made
 
     async def story():
-        it.connection.hold()
-        it.connection.let_go()
+        it.connection.pause_reading()
+        it.connection.resume_reading()
         assert calls() == ["pause", "resume"]
         for _ in range(2):
             it.receive(frame(b"a") * 2)
             assert calls() == []
             it.receive(frame(b"a"))
             assert calls() == ["pause"]
-            it.connection.hold()
+            it.connection.pause_reading()
             it.receive(frame(b"a"))
             assert calls() == []
             for _ in range(4):
                 await it.answer()
             assert calls() == []
-            it.connection.let_go()
+            it.connection.resume_reading()
             assert calls() == ["resume"]
-            it.connection.hold()
-            it.connection.hold()
+            it.connection.pause_reading()
+            it.connection.pause_reading()
             assert calls() == ["pause"]
             it.receive(frame(b"a") * 3)
-            it.connection.let_go()
+            it.connection.resume_reading()
             assert calls() == []
             await it.answer()
             await it.answer()
@@ -313,12 +313,12 @@ def test_reading_stops_for_either_reason_and_resumes_without_both(rig):
 def test_nothing_is_paused_or_resumed_after_the_end(rig):
     it = rig()
     it.connection.connection_lost(None)
-    it.connection.hold()
+    it.connection.pause_reading()
     assert it.transport.calls == []
     it = rig()
-    it.connection.hold()
+    it.connection.pause_reading()
     it.connection.connection_lost(None)
-    it.connection.let_go()
+    it.connection.resume_reading()
     assert it.transport.calls == ["pause"]
 
 
@@ -371,9 +371,9 @@ def test_a_connection_is_idle_while_it_waits_and_is_not_held(rig):
         task = asyncio.ensure_future(it.answer(lambda: seen.append(it.connection.is_idle)))
         await asyncio.sleep(0)
         assert it.connection.is_idle
-        it.connection.hold()
+        it.connection.pause_reading()
         assert not it.connection.is_idle
-        it.connection.let_go()
+        it.connection.resume_reading()
         assert it.connection.is_idle
         it.receive(frame(b"abc"))
         it.receive(frame(b"def"))  # before the task has run

@@ -19,7 +19,7 @@ from logstore.messages.types import (
 from logstore.record import columns, kernels, preload
 from logstore.record.codecs import Codec
 from logstore.storage.log.reader import Isolation, LogReader
-from logstore.wire.fetch import _DelayedFetch, _Stand
+from logstore.wire.fetch import _DelayedFetch, _ReadPositions
 from logstore.wire.limits import Limits
 from logstore.wire.nodes import Nodes
 from tests.support.world.builders import batch, offsets_of
@@ -553,7 +553,7 @@ def test_a_waiting_fetch_fails_when_the_topic_is_deleted(broker, client):
 
 def test_a_topic_that_is_deleted_before_a_fetch_waits_for_it_ends_the_wait(broker):
     log = broker.log("t")
-    stand = _Stand._now([log], Isolation.READ_UNCOMMITTED, Nodes(broker.manager))
+    stand = _ReadPositions._now([log], Isolation.READ_UNCOMMITTED, Nodes(broker.manager))
     delayed = _DelayedFetch(stand, 1)
     assert not delayed.is_done()
     broker.delete_topic("t")

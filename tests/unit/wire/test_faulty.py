@@ -23,7 +23,7 @@ from logstore.messages.types import (
 )
 from logstore.types import TopicPartition
 from logstore.wire.faulty import Subject, call_of, merged, refusal_of, without
-from logstore.wire.frames import Head
+from logstore.wire.frames import RequestHead
 from tests.support.world.builders import batch, offsets_of
 from tests.support.world.messages import exactly
 from tests.support.world.wire import TIMEOUT_S, Client, fetch_of, name_of
@@ -194,7 +194,7 @@ def test_a_rule_without_sense_is_refused_by_name(listener, arguments, message):
 
 def refused(request, version, error="NOT_COORDINATOR", topic=None, partition=None):
     api = apis_by_name()[type(request).__name__.removesuffix("Request")]
-    head = Head(api, version, 1, "me", 0)
+    head = RequestHead(api, version, 1, "me", 0)
     subject = Subject(topic, partition, version, lambda topic_id: None)
     return refusal_of(head, request, error, subject), call_of(head, request, lambda _: None)
 

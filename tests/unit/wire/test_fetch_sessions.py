@@ -10,7 +10,7 @@ from logstore.errors import KAFKA_CODES
 from logstore.messages.types import FetchRequest, FetchResponse
 from logstore.storage.log.reader import Isolation
 from logstore.wire import fetch_sessions
-from logstore.wire.fetch import _Stand
+from logstore.wire.fetch import _ReadPositions
 from logstore.wire.fetch_sessions import FetchSessions, _next
 from tests.support.world.locks import GuardedDict, HeldLock
 from tests.support.world.wire import Client
@@ -263,7 +263,7 @@ def test_a_log_may_be_replaced_by_a_concurrent_request(broker, listener):
         def log(self):
             return next(self.logs)
 
-    stand = _Stand.of([Place()], Isolation.READ_UNCOMMITTED, listener._service.nodes)
+    stand = _ReadPositions.of([Place()], Isolation.READ_UNCOMMITTED, listener._service.nodes)
     assert [log.topic_partition for log in stand.logs] == [(T, 0)]
 
 

@@ -8,7 +8,12 @@ import pytest
 from logstore.errors import MessageError, TooManyElementsError
 from logstore.messages import decode
 from logstore.messages.types import ApiVersionsResponse, MetadataRequest, MetadataResponse
-from logstore.wire.frames import NotServed, parse_body, parse_head, response_frame
+from logstore.wire.frames import (
+    UnsupportedRequestError,
+    parse_body,
+    parse_request_head,
+    response_frame,
+)
 from logstore.wire.limits import Limits
 
 
@@ -32,34 +37,34 @@ def head(api_key, version, client_id=b"me", tags=None):
     ),
 )
 def test_a_header_is_parsed_up_to_its_body(frame, fields):
-    found = parse_head(frame + b"body")
+    found = parse_request_head(frame + b"body")
     assert found.api.name == "Metadata"
     assert found[1:] == fields
 
 
 def test_a_header_of_more_than_a_hundred_tagged_fields_is_refused():
     with pytest.raises(TooManyElementsError):
-        parse_head(head(3, 12, tags=101) + bytes(50))
+        parse_request_head(head(3, 12, tags=101) + bytes(50))
 
 
 @pytest.mark.parametrize("size", range(8))
 def test_a_frame_without_a_whole_start_is_refused(size):
-    with pytest.raises(NotServed) as raised:
-        parse_head(head(3, 1)[:size])
+    with pytest.raises(UnsupportedRequestError) as raised:
+        parse_request_head(head(3, 1)[:size])
     assert str(raised.value) == f"a frame of {size} bytes is too short for a request"
     with pytest.raises(MessageError):
-        parse_head(head(3, 1)[:9])
+        parse_request_head(head(3, 1)[:9])
 
 
 def test_an_unknown_api_is_refused():
-    with pytest.raises(NotServed) as raised:
-        parse_head(head(999, 0))
+    with pytest.raises(UnsupportedRequestError) as raised:
+        parse_request_head(head(999, 0))
     assert str(raised.value) == "unknown API key 999"
 
 
 def test_a_body_is_decoded_up_to_a_number_of_elements():
     frame = head(3, 1) + struct.pack(">i", 3) + struct.pack(">h1s", 1, b"t") * 3 + b"more"
-    found = parse_head(frame)
+    found = parse_request_head(frame)
     request, elements = parse_body(found, frame, 3)
     assert isinstance(request, MetadataRequest)
     assert ([each.name for each in request.topics], elements) == (["t"] * 3, 3)
@@ -72,7 +77,7 @@ def test_a_body_is_decoded_up_to_a_number_of_elements():
 )
 def test_a_response_is_framed_in_a_version(version, answered, tags):
     response = MetadataResponse(cluster_id="c", controller_id=5)
-    found = parse_head(head(3, version, tags=0 if version == 12 else None))
+    found = parse_request_head(head(3, version, tags=0 if version == 12 else None))
     data = b"".join(response_frame(found, response, answered))
     assert struct.unpack_from(">ii", data) == (len(data) - 4, 77)
     assert data[8 : 8 + len(tags)] == tags
@@ -83,7 +88,7 @@ def test_a_response_is_framed_in_a_version(version, answered, tags):
 
 def test_api_versions_are_answered_without_tags_in_the_header():
     """Clients that do not know the version read the header of version 0 (KIP-511)."""
-    found = parse_head(head(18, 3, tags=0))
+    found = parse_request_head(head(18, 3, tags=0))
     data = b"".join(response_frame(found, ApiVersionsResponse(error_code=35)))
     assert data[4:10] == struct.pack(">ih", 77, 35)
 

@@ -10,7 +10,7 @@ from logstore.record import layout
 from logstore.record.codecs import Codec
 from logstore.wire import data
 from logstore.wire.data import _Load
-from logstore.wire.fetch import _Stand
+from logstore.wire.fetch import _ReadPositions
 
 
 def batch(size=layout.HEADER_SIZE, records=1, codec=Codec.NONE, bits=0, magic=2):
@@ -104,7 +104,7 @@ class World:
 
     def stand(self):
         wanted = [SimpleNamespace(log=each) for each in (*self.logs, self.logs[0], None)]
-        return _Stand.of(wanted, "any", self)
+        return _ReadPositions.of(wanted, "any", self)
 
 
 @pytest.mark.parametrize(("missing", "is_left"), ((99, True), (100, True), (101, False)))

@@ -31,10 +31,10 @@ class FakeReader:
     def held_bytes(self):
         return self.received + sum(self.complete)
 
-    def hold(self):
+    def pause_reading(self):
         self.reads = False
 
-    def let_go(self):
+    def resume_reading(self):
         self.reads = True
 
     def abort(self):

@@ -662,7 +662,7 @@ def test_a_file_is_opened_renamed_and_closed_under_a_lock(place):
     note(lambda: index.lookup(46))
     note(lambda: index.rename_to(f"{directory}/new.index"))
     note(lambda: setattr(index, "path", f"{directory}/new.index"))
-    note(lambda: index.let_go())
+    note(lambda: index.release_file())
     note(lambda: index.lookup(46))
     note(lambda: index.truncate_to(45))
     note(lambda: index.retire())

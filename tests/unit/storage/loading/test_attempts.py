@@ -25,10 +25,10 @@ class Files:
     def exists(self, path):
         return path not in self.missing
 
-    def hold(self, path):
+    def pin(self, path):
         self.held.append(path)
 
-    def let_go(self, path):
+    def unpin(self, path):
         self.held.remove(path)
 
 

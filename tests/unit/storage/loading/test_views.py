@@ -194,7 +194,7 @@ def test_a_view_can_read_its_files_after_they_were_removed():
     with scene.reader() as reader:
         log = reader.log("t")
         for segment in log.segments:
-            assert segment.let_go()
+            assert segment.release_file()
         scene.clean_and_remove()
         assert [record for _, record in log.reader.records(0)] == before
 
