@@ -97,7 +97,7 @@ class LogChooser:
         return steady_state(log, checkpoint, self._runtime.clock.now_ms())
 
     def decision_of(
-        self, log: Log, *, force: bool = False, rolled: bool = False, foresee: bool = False
+        self, log: Log, *, force: bool = False, rolled: bool = False, forecast: bool = False
     ) -> CleaningDecision:
         """Decide about a log without changing it; see `decide` and `state_of`."""
         tp = log.topic_partition
@@ -112,12 +112,12 @@ class LogChooser:
         checkpoint = self._checkpoints.of(tp)
         now_ms = self._runtime.clock.now_ms()
         return log.reader.steady(
-            lambda: decide(log, checkpoint, now_ms, circumstances, rolled=rolled, foresee=foresee)
+            lambda: decide(log, checkpoint, now_ms, circumstances, rolled=rolled, forecast=forecast)
         )
 
     def explain(self, log: Log) -> CleaningDecision:
         """Return the next selection's decision, and when each closed gate opens."""
-        return self.decision_of(log, rolled=self.is_idle(log), foresee=True)
+        return self.decision_of(log, rolled=self.is_idle(log), forecast=True)
 
     def is_idle(self, log: Log) -> bool:
         """Return whether KIP-354 requires a roll of the active segment without an append."""

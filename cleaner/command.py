@@ -96,7 +96,7 @@ class CleanCommand:
                 log.delete_expired_files()
         return self._report(dry_run=False)
 
-    def rehearse(self, logs: Sequence[Log]) -> CleanReport:
+    def dry_run(self, logs: Sequence[Log]) -> CleanReport:
         """Dry-run the first pass over each log that would be cleaned.
 
         Further passes are only counted, by how often the map fills up.
@@ -104,9 +104,9 @@ class CleanCommand:
         due: list[tuple[Log, CleaningDecision]] = []
         for log in logs:
             with _unless_deleted():
-                decision = self.foresee(log)
+                decision = self.decision_of(log)
                 if decision.binding is not None:
-                    self._pass_over(log, decision.binding)
+                    self._report_not_cleaned(log, decision.binding)
                 else:
                     due.append((log, decision))
         if not self._force:
@@ -119,7 +119,7 @@ class CleanCommand:
                     self._count_passes(log, decision.state, stats)
         return self._report(dry_run=True)
 
-    def foresee(self, log: Log) -> CleaningDecision:
+    def decision_of(self, log: Log) -> CleaningDecision:
         """Decide about a log, assuming a roll if `run` would roll it first."""
         rolled = self._is_to_be_rolled(log)
         return self._manager.chooser.decision_of(log, force=self._force, rolled=rolled)
@@ -142,7 +142,7 @@ class CleanCommand:
         self._due.pop(log, None)
         if decision.binding is not None:
             if not passes:
-                self._pass_over(log, decision.binding)
+                self._report_not_cleaned(log, decision.binding)
         elif not passes or not self._force or state.first_dirty_offset < state.upper_bound_offset:
             # Forced cleaning only repeats for keys that did not fit into the map.
             self._due[log] = decision
@@ -194,17 +194,21 @@ class CleanCommand:
             number,
             dry_run=dry_run,
             config=self._config,
-            progress=None if self._progress is None else partial(self._tell, self._progress, tp),
+            progress=None
+            if self._progress is None
+            else partial(self._report_progress, self._progress, tp),
         )
         with self._lock:
             if isinstance(result, Gate):
-                self._pass_over(log, result)
+                self._report_not_cleaned(log, result)
             elif result is not None:
                 self._cleaned.append(result)
                 self._passes_needed[tp] = number
         return result
 
-    def _tell(self, progress: ProgressListener, tp: TopicPartition, step: PassProgress) -> None:
+    def _report_progress(
+        self, progress: ProgressListener, tp: TopicPartition, step: PassProgress
+    ) -> None:
         with self._lock:
             progress(tp, step)
 
@@ -221,7 +225,7 @@ class CleanCommand:
         )
         self._passes_needed[log.topic_partition] += more
 
-    def _pass_over(self, log: Log, obstacle: Gate) -> None:
+    def _report_not_cleaned(self, log: Log, obstacle: Gate) -> None:
         self._not_cleaned.append(NotCleaned(*log.topic_partition, obstacle))
 
     def _report(self, *, dry_run: bool) -> CleanReport:

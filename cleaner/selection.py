@@ -169,9 +169,9 @@ class CleanableState(NamedTuple):
 class CleaningDecision(NamedTuple):
     """Whether to clean a log, with all gates.
 
-    With `foresee`, `opens_at_ms` is when the log will be cleaned, and `opens_below_offset` is the
-    end of the range to be cleaned then. Both are None if only an append or a command can open the
-    gates.
+    With `forecast`, `opens_at_ms` is when the log will be cleaned, and `opens_below_offset`
+    is the end of the range to be cleaned then. Both are None if only an append or a command can
+    open the gates.
     """
 
     state: CleanableState
@@ -360,7 +360,7 @@ def decide(
     circumstances: Circumstances | None = None,
     *,
     rolled: bool = False,
-    foresee: bool = False,
+    forecast: bool = False,
 ) -> CleaningDecision:
     """Decide whether a log is due for cleaning.
 
@@ -369,19 +369,19 @@ def decide(
     rolled : bool
         Assume that the active segment is rolled, as the cleaner does with an overdue idle segment.
         Has no effect on a log that is never cleaned.
-    foresee : bool
+    forecast : bool
         Compute when closed gates open without an append. O(dirty segments squared).
     """
     circumstances = circumstances or Circumstances()
     decision = _decide(log, checkpoint, now_ms, circumstances, LogView.of(log, rolled=rolled))
     if rolled and not decision.is_candidate:  # such a log would not be rolled
         decision = _decide(log, checkpoint, now_ms, circumstances, LogView.of(log))
-    if not foresee:
+    if not forecast:
         return decision
-    return _foresee(log, checkpoint, now_ms, circumstances, decision)
+    return _forecast_opening(log, checkpoint, now_ms, circumstances, decision)
 
 
-def _foresee(
+def _forecast_opening(
     log: Log,
     checkpoint: int | None,
     now_ms: int,

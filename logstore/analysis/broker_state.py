@@ -133,13 +133,13 @@ def cleanable_state(broker: Cleaned, log: Log) -> CleanableState:
     return broker.cleaner.chooser.state_of(log)
 
 
-def cleaning_decision(broker: Cleaned, log: Log, *, foresee: bool = True) -> CleaningDecision:
+def cleaning_decision(broker: Cleaned, log: Log, *, forecast: bool = True) -> CleaningDecision:
     """Return the decision that the cleaner's next selection would make.
 
     Parameters
     ----------
-    foresee : bool
+    forecast : bool
         Whether to compute when closed gates open without intervention.
     """
     chooser = broker.cleaner.chooser
-    return chooser.decision_of(log, rolled=chooser.is_idle(log), foresee=foresee)
+    return chooser.decision_of(log, rolled=chooser.is_idle(log), forecast=forecast)

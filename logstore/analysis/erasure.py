@@ -1,7 +1,7 @@
 """Find all locations of a key, and when each of them can be removed.
 
 Files are read as they are, including files that no longer belong to a log. Removal times are
-determined by running the engine on a copy (`rehearsal`) rather than by evaluating rules. The
+determined by running the engine on a copy (`simulation`) rather than by evaluating rules. The
 earliest time assumes appends that make passes due; the latest time assumes no appends.
 """
 
@@ -21,7 +21,13 @@ from logstore.analysis.committed import (
     UNSTABLE,
     CommittedData,
 )
-from logstore.analysis.rehearsal import Cause, Rehearsal, TransactionEnd, Watch, watch
+from logstore.analysis.log_simulation import (
+    Cause,
+    LogSimulation,
+    TransactionEnd,
+    WatchedRemovals,
+    watch_removals,
+)
 from logstore.analysis.view import HasLogs
 from logstore.cleaner.strategy import Strategy
 from logstore.coordinator.host import CoordinatorHost
@@ -471,7 +477,7 @@ class _Partition:
                 if each.offset is not None and not folder.state and each.state in ("", SWAP)
             }
         )
-        watches = self._rehearse(offsets)
+        watches = self._simulate_removal(offsets)
         for folder, each in occurrences:
             state = each.state or states.get(each.offset, LIVE)
             if folder.state == DELETE_DIR_SUFFIX:
@@ -510,9 +516,9 @@ class _Partition:
             for offset, state in states.items()
         }
 
-    def _open_rehearsal(self) -> Rehearsal:
+    def _open_simulation(self) -> LogSimulation:
         manager = self._broker.manager
-        return Rehearsal(
+        return LogSimulation(
             self._fs,
             [directory.path for directory in manager.directories],
             self._broker.broker_config,
@@ -523,23 +529,28 @@ class _Partition:
             progress=self._progress,
         )
 
-    def _rehearse(self, offsets: list[int]) -> dict[int, tuple[Watch, Watch, Watch]]:
-        """Rehearse with helpful appends, without appends, and without appends but late."""
+    def _simulate_removal(
+        self, offsets: list[int]
+    ) -> dict[int, tuple[WatchedRemovals, WatchedRemovals, WatchedRemovals]]:
+        """Simulate cleaning with helpful appends, without appends, and without appends but late."""
         if not offsets:
             return {}
-        run = partial(watch, self._open_rehearsal, self._key, offsets)
-        late = run(lambda rehearsal, _: rehearsal.run_without_appends(late=True))
+        run = partial(watch_removals, self._open_simulation, self._key, offsets)
+        late = run(lambda simulation, _: simulation.run_without_appends(late=True))
         hurried = prompt = run(
-            lambda rehearsal, wanted: rehearsal.run_with_appends(self._key, wanted)
+            lambda simulation, wanted: simulation.run_with_appends(self._key, wanted)
         )
         config = self._log.config
         if config.compact and config.delete:
             # Cleaning merges segments, which can delay retention.
-            prompt = run(lambda rehearsal, _: rehearsal.run_without_appends(late=False))
+            prompt = run(lambda simulation, _: simulation.run_without_appends(late=False))
         return dict.fromkeys(offsets, (hurried, prompt, late))
 
     def _removal(
-        self, occurrence: Occurrence, state: str, watches: Mapping[int, tuple[Watch, Watch, Watch]]
+        self,
+        occurrence: Occurrence,
+        state: str,
+        watches: Mapping[int, tuple[WatchedRemovals, WatchedRemovals, WatchedRemovals]],
     ) -> _RemovalTimes:
         """Return when a location can be removed, and by which rule."""
         now_ms, delay_ms = self._now_ms, self._log.config.file_delete_delay_ms
@@ -562,7 +573,10 @@ class _Partition:
         return _RemovalTimes(None, None, (Reason.of("erasure.no_rule"),))
 
     def _record_removal(
-        self, offset: int, state: str, watches: tuple[Watch, Watch, Watch]
+        self,
+        offset: int,
+        state: str,
+        watches: tuple[WatchedRemovals, WatchedRemovals, WatchedRemovals],
     ) -> _RemovalTimes:
         config = self._log.config
         hurried, prompt, late = watches
@@ -645,8 +659,8 @@ class _Partition:
         """Return whether a starting broker truncates bytes that are not a valid batch."""
         if self._sizes is None:
             self._sizes = {}
-            with suppress(LogStoreError), closing(self._open_rehearsal()) as rehearsal:
-                segments = rehearsal.log.segments
+            with suppress(LogStoreError), closing(self._open_simulation()) as simulation:
+                segments = simulation.log.segments
                 self._sizes = {each.log_path: each.size_bytes for each in segments}
         return bool(self._sizes) and occurrence.position >= self._sizes.get(occurrence.path, 0)
 

@@ -8,7 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from logstore.analysis.assumptions import assumptions
-from logstore.analysis.facts import NO_FACTS, Cleaned, RecordFacts, read_facts, rehearse, stopped
+from logstore.analysis.facts import (
+    NO_FACTS,
+    Cleaned,
+    RecordFacts,
+    dry_run_pass,
+    read_facts,
+    stopped,
+)
 from logstore.analysis.reports import ExplainReport, PartitionExplanation
 from logstore.analysis.verdict import explained_verdict
 from logstore.analysis.view import PartitionView
@@ -85,7 +92,7 @@ def _explained(
         if facts.obstacle is not None:
             decision = stopped(decision, facts)
         elif decision.will_clean:
-            decision, first_pass, passes_needed = rehearse(
+            decision, first_pass, passes_needed = dry_run_pass(
                 cleaner, log, decision, progress=progress
             )
     result = explanation(

@@ -125,7 +125,7 @@ def stopped(decision: CleaningDecision, facts: RecordFacts) -> CleaningDecision:
     return decision.stopped_by(Gate.closed_by("uncleanable", facts.obstacle))
 
 
-def rehearse(
+def dry_run_pass(
     cleaner: LogCleanerManager,
     log: Log,
     decision: CleaningDecision,
@@ -149,7 +149,9 @@ def rehearse(
     """
     passes_needed = cleaner.passes_bound(log, decision.state)
     try:
-        report = CleanCommand(cleaner, force=force, roll=roll, progress=progress).rehearse([log])
+        report = CleanCommand(cleaner, force=force, roll=roll, progress=progress).dry_run_pass(
+            [log]
+        )
     except _UNREADABLE as error:
         return decision.stopped_by(Gate.closed_by("uncleanable", str(error))), None, passes_needed
     if not report.cleaned:

@@ -134,7 +134,9 @@ class PartitionFates:
         self._cleaner = cleaner
         self._log = log
         self._progress = progress
-        self.decision: CleaningDecision = CleanCommand(cleaner, force=force, roll=roll).foresee(log)
+        self.decision: CleaningDecision = CleanCommand(cleaner, force=force, roll=roll).decision_of(
+            log
+        )
         self.is_compacted = log.config.compact
         self.stats: CleanerStats | None = None
         cleaner.lifetime.add(self)

@@ -295,8 +295,8 @@ def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool)
     config = log.config
     if not config.compact or config.min_compaction_lag_ms == 0:
         return NOTHING_LOST
-    forced = CleanCommand(cleaner, force=True, roll=roll).foresee(log)
-    allowed = CleanCommand(cleaner, roll=roll).foresee(log).state.upper_bound_offset
+    forced = CleanCommand(cleaner, force=True, roll=roll).decision_of(log)
+    allowed = CleanCommand(cleaner, roll=roll).decision_of(log).state.upper_bound_offset
     state = forced.state
     if not forced.will_clean or state.upper_bound_offset <= allowed:
         return NOTHING_LOST

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.explaining import explanation
-from logstore.analysis.facts import NO_FACTS, Cleaned, RecordFacts, read_facts, rehearse, stopped
+from logstore.analysis.facts import (
+    NO_FACTS,
+    Cleaned,
+    RecordFacts,
+    dry_run_pass,
+    read_facts,
+    stopped,
+)
 from logstore.analysis.losses import NOTHING_LOST, Loss, lost_by_retention
 from logstore.analysis.reports import ConfigChange, changes_between
 from logstore.analysis.tombstones import live_tombstones
@@ -332,9 +339,9 @@ def _preview_partition(
         if facts.obstacle is not None:
             decision = stopped(decision, facts)
         elif decision.will_clean:
-            decision, first, passes = rehearse(then.cleaner, then.log, decision)
+            decision, first, passes = dry_run_pass(then.cleaner, then.log, decision)
         elif _can_be_due(decision):
-            forced, later, later_passes = rehearse(
+            forced, later, later_passes = dry_run_pass(
                 then.cleaner, then.log, decision, force=True, roll=True
             )
             for gate in forced.gates:

@@ -1,6 +1,6 @@
 """The log and cleaner of a partition with different configs or at a later time.
 
-Previews, dry runs and rehearsals use the engine itself, so that each rule is implemented only once.
+Previews, dry runs and simulations use the engine, so that each rule is implemented only once.
 """
 
 from __future__ import annotations

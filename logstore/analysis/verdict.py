@@ -16,9 +16,9 @@ from logstore.analysis.facts import (
     NO_FACTS,
     Cleaned,
     RecordFacts,
+    dry_run_pass,
     known_facts,
     read_facts,
-    rehearse,
     stopped,
 )
 from logstore.analysis.missing import missing_offsets
@@ -357,7 +357,7 @@ class Summary:
 
 
 DryRun = tuple["CleaningDecision", "CleanerStats | None", int]
-"""What `rehearse` returns."""
+"""What `dry_run_pass` returns."""
 
 
 def partition_verdict(
@@ -465,7 +465,7 @@ def measure(
     if not is_candidate or facts.damages:  # with damage, a command may refuse to open the log
         return Measured(decision)
     force = not decision.will_clean
-    run = partial(rehearse, broker.cleaner, log, decision, force=force, progress=progress)
+    run = partial(dry_run_pass, broker.cleaner, log, decision, force=force, progress=progress)
     done = done or run()
     now = _Outcome.of(done)
     if now.bytes is None or now.records is None:

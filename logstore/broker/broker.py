@@ -1229,7 +1229,7 @@ class Broker(Generic[ClockT]):
                 logs.append(self.manager.log(tp))
         options: dict[str, Any] = {"force": force, "roll": roll, "threads": threads}
         command = CleanCommand(self.cleaner, **options, progress=progress)
-        return command.rehearse(logs) if dry_run else command.run(logs)
+        return command.dry_run(logs) if dry_run else command.run(logs)
 
     def explain(
         self,

@@ -334,7 +334,7 @@ def post(
     action: Action | None = None,
     method: str = "POST",
     query: Iterable[str] = (),
-    rehearsable: bool = False,
+    allows_dry_run: bool = False,
 ) -> ApiRoute:
     """Return a POST route with a JSON body and its permitted members.
 
@@ -343,12 +343,12 @@ def post(
     action : Action, optional
         The operation, if the route changes state. If the page is read-only, the request is
         rejected. The function must check permissions itself.
-    rehearsable : bool
+    allows_dry_run : bool
         Whether a dry run is possible. If so, the function must check itself whether the page is
         read-only.
     """
     known = tuple(query)
-    refused = None if rehearsable else action
+    refused = None if allows_dry_run else action
     route = ApiRoute(path, partial(_respond, call, known, members, refused), methods=[method])
     route.action = action
     return route

@@ -298,7 +298,7 @@ class PartitionList:
             in_progress=None if state is None else str(state),
         )
         try:
-            decision = cleaning_decision(self._broker, log, foresee=False)
+            decision = cleaning_decision(self._broker, log, forecast=False)
             verdict = log.reader.steady(lambda: quick_verdict(self._broker, log, decision))
             since_ms = log.reader.steady(lambda: dirty_since_ms(log, decision.state))
         except LogStoreError as error:
@@ -341,7 +341,7 @@ class PartitionList:
             return  # the list shows the reason
 
     def _quick_verdict(self, log: Log) -> Verdict:
-        decision = cleaning_decision(self._broker, log, foresee=False)
+        decision = cleaning_decision(self._broker, log, forecast=False)
         return log.reader.steady(lambda: quick_verdict(self._broker, log, decision))
 
     def exact_verdict(self, log: Log, quick: Verdict) -> Verdict:

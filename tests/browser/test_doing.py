@@ -162,7 +162,7 @@ def test_dialogs_open_on_their_form_and_give_the_focus_back(open_page, users):
         expect(button).to_be_focused()
 
 
-def test_a_cleaning_is_rehearsed_as_its_boxes_are_ticked(open_page, users):
+def test_cleaning_is_dry_run_when_options_are_ticked(open_page, users):
     users.append("users", key=b"1", value=b"last")
     page = open_page(users.ui(), "#/t/users/0")
     page.get_by_role("button", name="Clean …").click()

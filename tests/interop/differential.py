@@ -30,7 +30,7 @@ from tests.interop.comparing import (
     compare_directories,
     compare_stats,
 )
-from tests.interop.rehearsal import MISLED, Rehearsal
+from tests.interop.dry_run import MISLED, DryRun
 from tests.interop.seeds import main
 from tests.interop.stories import START_MS, STOPS, Operation, Round, Sitting, Story, story
 from tests.support.interop import engine
@@ -113,11 +113,11 @@ class _Life:
                 self._judge(place, sitting)
                 self.tally.kafka_failed += 1
                 return False
-            passes, rehearsal = self._clean(place, sitting)
+            passes, dry_run = self._clean(place, sitting)
             try:
                 self._compare(place, sitting, theirs, passes)
             except Difference:
-                reason = self._parting(rehearsal)
+                reason = self._parting(dry_run)
                 if reason is None:
                     raise
                 self._judge(place, sitting)
@@ -194,24 +194,24 @@ class _Life:
             turns=sitting.turns,
         )  # fmt: skip
 
-    def _clean(self, place: Place, sitting: Sitting) -> tuple[list[engine.Cleaned], Rehearsal]:
+    def _clean(self, place: Place, sitting: Sitting) -> tuple[list[engine.Cleaned], DryRun]:
         """Clean with this engine, each pass after a dry run."""
         report = self.told
         for operations in sitting.turns:
             self._note(operations)
-        rehearsal = Rehearsal(self.ours, self.cleaner)
+        dry_run = DryRun(self.ours, self.cleaner)
         passes = engine.clean_in_turns(
             self.ours, report.topic, report.clean_config, sitting.start_ms, self.cleaner,
-            sitting.turns, rehearsal,
+            sitting.turns, dry_run,
         )  # fmt: skip
         done = [each.stats for each in passes if each.stats is not None]
         for number, stats in enumerate(done):
-            self.tally.kinds += rehearsal.check(f"{place}, pass {number}", number, stats)
+            self.tally.kinds += dry_run.check(f"{place}, pass {number}", number, stats)
         self.tally.dry_runs += len(done)
         self.tally.kinds["pass without a restart"] += max(0, len(done) - 1)
         folder = self.ours / f"{report.topic}-0"
-        self.tally.kinds["emptied end of a round"] += rehearsal.ends_emptied(folder)
-        return passes, rehearsal
+        self.tally.kinds["emptied end of a round"] += dry_run.ends_emptied(folder)
+        return passes, dry_run
 
     def _compare(
         self,
@@ -272,12 +272,12 @@ class _Life:
         compared.fates.update(stats.fates)
         compared.kafka_ms += theirs["ms"]
 
-    def _parting(self, rehearsal: Rehearsal) -> str | None:
+    def _parting(self, dry_run: DryRun) -> str | None:
         """Name the listed difference that a sitting may lead to, or None."""
-        if rehearsal.misled_kafka:
+        if dry_run.misled_kafka:
             return MISLED
         is_4 = self.judge.kafka_version.startswith("4.")
-        if is_4 and rehearsal.ends_emptied(self.ours / f"{self.told.topic}-0"):
+        if is_4 and dry_run.ends_emptied(self.ours / f"{self.told.topic}-0"):
             return "Kafka 4 drops an emptied batch at the end of a round"
         return None
 

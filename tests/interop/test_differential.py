@@ -12,7 +12,7 @@ import pytest
 from logstore.cleaner.stats import FATE_NAMES
 from tests.interop.comparing import Tally, compare_directories
 from tests.interop.differential import run_seed, run_story
-from tests.interop.rehearsal import contents, differing, untimed
+from tests.interop.dry_run import contents, differing, untimed
 from tests.interop.seeds import run_seeds
 from tests.interop.stories import STOPS, story
 from tests.support.interop import engine

@@ -26,7 +26,7 @@ SUPERSEDED_LATER = [
 def test_a_dry_run_the_real_run_and_the_diff_are_one(history, config, force, roll):
     before, after = replayed(history, config), replayed(history, config)
     foreseen = list(before.fates("t", force=force, roll=roll))
-    rehearsed = before.clean("t", force=force, roll=roll, dry_run=True)
+    dry_run = before.clean("t", force=force, roll=roll, dry_run=True)
     done = after.clean("t", force=force, roll=roll)
     diff = PartitionDiff(PartitionView(before, TP), PartitionView(after, TP))
     report = list(diff)
@@ -34,15 +34,15 @@ def test_a_dry_run_the_real_run_and_the_diff_are_one(history, config, force, rol
     assert diff.counts.total() == len(report) == len(foreseen)
     if not done.cleaned:
         assert {each.fate for each in report} <= {"retained", "below_log_start"}
-        assert not rehearsed.cleaned
+        assert not dry_run.cleaned
         return
     if len(done.cleaned) > 1:
-        return  # the rehearsal reports only the first one
+        return  # the dry run reports only the first one
     untouched = ("active", "not_yet_cleanable")
     assert report == [
         each._replace(fate="retained") if each.fate in untouched else each for each in foreseen
     ]
-    assert dict(rehearsed.cleaned[0].fates) == dict(done.cleaned[0].fates)
+    assert dict(dry_run.cleaned[0].fates) == dict(done.cleaned[0].fates)
     if after.log("t").log_start_offset == before.log("t").segments.first.base_offset == 0:
         for fate, count in done.cleaned[0].fates.items():
             assert fate == "retained" or diff.counts[fate] == count, fate

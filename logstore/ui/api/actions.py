@@ -336,7 +336,7 @@ ROUTES = (
         "dry_run",
         "confirm",
         action=Action("create-topic", "create", "topic"),
-        rehearsable=True,
+        allows_dry_run=True,
     ),
     post(
         "/api/topics/{topic}/configs",
@@ -370,7 +370,7 @@ ROUTES = (
             "dry_run",
             "confirm",
             action=Action(name, operation, "topic"),
-            rehearsable=True,
+            allows_dry_run=True,
         )
         for name, call, operation, members in (
             ("roll", roll, "alter", ()),

@@ -87,13 +87,13 @@ function Result({ result }) {
 /**
  * The dialog of an operation.
  *
- * `body` is the request body, or null while the form is invalid. `rehearse` renders the result of
+ * `body` is the request body, or null while the form is invalid. `renderDryRun` renders the result of
  * a dry run, and `describe` returns a sentence about the result of the operation.
  */
 export function ActionDialog({
-  title, verb, path, method = "POST", body, rehearse, describe, links, topic, onClose, onDone, children,
+  title, verb, path, method = "POST", body, renderDryRun, describe, links, topic, onClose, onDone, children,
 }) {
-  const rehearsal = useRehearsal(rehearse ? path : null, method, body);
+  const dryRun = useDryRun(renderDryRun ? path : null, method, body);
   const { busy, error, loss, perform } = usePerformance({
     path,
     method,
@@ -114,14 +114,14 @@ export function ActionDialog({
     <form class="action" onSubmit=${submit}>
       <div class="action-form" hidden=${loss !== null}>
         ${children}
-        ${rehearse && html`<div class="rehearsal" aria-busy=${rehearsal.busy}>
-          ${rehearsal.error && html`<${Failure} error=${rehearsal.error} />`}
-          ${rehearsal.answer && rehearse(rehearsal.answer.done)}
-          ${rehearsal.busy && html`<p class="dim">Dry run in progress …</p>`}
+        ${renderDryRun && html`<div class="dry-run" aria-busy=${dryRun.busy}>
+          ${dryRun.error && html`<${Failure} error=${dryRun.error} />`}
+          ${dryRun.answer && renderDryRun(dryRun.answer.done)}
+          ${dryRun.busy && html`<p class="dim">Dry run in progress …</p>`}
         </div>`}
       </div>
       ${loss && html`<${Loss} loses=${loss.loses} />`}
-      <${Commands} lines=${loss?.command ?? rehearsal.answer?.command} />
+      <${Commands} lines=${loss?.command ?? dryRun.answer?.command} />
       ${error && html`<${Failure} error=${error} />`}
       <p class="buttons">
         <button type="submit" class=${loss ? "danger" : "primary"} disabled=${busy || body === null}>
@@ -187,7 +187,7 @@ export function Loss({ loses }) {
   </div>`;
 }
 
-function useRehearsal(path, method, body) {
+function useDryRun(path, method, body) {
   const [state, setState] = useState({ busy: false, answer: null, error: null });
   const text = JSON.stringify(body);
   useEffect(() => {
@@ -281,7 +281,7 @@ function DeleteTopicDialog({ topic, onClose, onDone }) {
 
 function RollDialog({ name, base, ...common }) {
   return html`<${ActionDialog} title=${`Roll ${name}`} verb="Roll" path=${`${base}/roll`} body=${{}}
-    rehearse=${() => null}
+    renderDryRun=${() => null}
     describe=${(done) => `Rolled ${name}: its active segment now starts at offset ${done.base_offset}.`}
     ...${common}>
     <p>
@@ -295,7 +295,7 @@ function CleanDialog({ name, base, ...common }) {
   const [force, setForce] = useState(true);
   const [roll, setRoll] = useState(false);
   return html`<${ActionDialog} title=${`Clean ${name}`} verb="Clean" path=${`${base}/clean`}
-    body=${{ force, roll }} rehearse=${(done) => html`<${Cleaning} done=${done} />`}
+    body=${{ force, roll }} renderDryRun=${(done) => html`<${Cleaning} done=${done} />`}
     describe=${(done) => `${name}: ${cleaningInWords(done)}`} ...${common}>
     <p>Keeps the latest record of each key, and removes expired tombstones.</p>
     <${Check} checked=${force} onChange=${setForce} label="Force: clean even if not due">
@@ -309,7 +309,7 @@ function CleanDialog({ name, base, ...common }) {
 
 function RetainDialog({ name, base, ...common }) {
   return html`<${ActionDialog} title=${`Apply retention to ${name}`} verb="Apply retention"
-    path=${`${base}/retain`} body=${{}} rehearse=${(done) => html`<${Retention} done=${done} />`}
+    path=${`${base}/retain`} body=${{}} renderDryRun=${(done) => html`<${Retention} done=${done} />`}
     describe=${(done) => `${name}: ${retentionInWords(done)}`} ...${common}>
     <p>Deletes whole segments, oldest first, that exceed the age or size limit.</p>
   <//>`;
@@ -318,7 +318,7 @@ function RetainDialog({ name, base, ...common }) {
 /** The dialog to clear the uncleanable flag of a partition. */
 export function RetryDialog({ name, base, state, ...common }) {
   return html`<${ActionDialog} title=${`Retry cleaning ${name}`} verb="Retry" path=${`${base}/retry`}
-    body=${{}} rehearse=${() => null}
+    body=${{}} renderDryRun=${() => null}
     describe=${() => `${name} is no longer uncleanable: the cleaner retries it.`}
     ...${common}>
     <p>
@@ -336,7 +336,7 @@ function DeleteRecordsDialog({ name, base, state, ...common }) {
   const body = deletionBody(kind, offset, found);
   return html`<${ActionDialog} title=${`Delete records of ${name}`} verb="Delete" body=${body}
     path=${`${base}/delete-records`}
-    rehearse=${(done) => html`<${Deletion} done=${done} state=${state} />`}
+    renderDryRun=${(done) => html`<${Deletion} done=${done} state=${state} />`}
     describe=${(done) => `Deleted the records of ${name} below offset ${done.partitions[0].low_watermark}.`}
     ...${common}>
     <p>

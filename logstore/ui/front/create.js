@@ -24,7 +24,7 @@ function CreateDialog({ onClose, onDone }) {
     setPolicy(["compact", "delete"].filter((each) => (each === word ? isOn : policy.includes(each))));
   return html`<${ActionDialog} title="Create a topic" verb="Create" path="topics"
     body=${isReady ? { name: name.trim(), partitions: count, configs } : null}
-    rehearse=${() => null} topic=${name.trim()}
+    renderDryRun=${() => null} topic=${name.trim()}
     describe=${(done) => `Created topic ${done.name} with ${plural(done.partitions, "partition")}.`}
     links=${[[hashOf(["t", name.trim()]), `Show ${name.trim()}`], [hashOf(["t", name.trim(), "settings"]), "Its settings"]]}
     onClose=${onClose} onDone=${onDone}>

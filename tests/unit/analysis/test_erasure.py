@@ -9,7 +9,7 @@ import pytest
 from logstore import Broker, VirtualClock
 from logstore.analysis import erasure as module
 from logstore.analysis.erasure import Occurrence, erasure, scan_file
-from logstore.analysis.rehearsal import TransactionEnd
+from logstore.analysis.log_simulation import TransactionEnd
 from logstore.coordinator.transactions.state import TransactionMetadata, TransactionState
 from logstore.errors import CorruptRecordError
 from logstore.record import layout
@@ -568,7 +568,7 @@ def test_bytes_behind_the_end_after_a_start_are_truncated(sizes, position, is_tr
     def fail():
         raise CorruptRecordError("damaged")
 
-    partition._open_rehearsal = fail
+    partition._open_simulation = fail
     occurrence = SimpleNamespace(path="log", position=position)
     assert partition._is_truncated(occurrence) is is_truncated
     assert partition._sizes == (sizes or {})

@@ -335,7 +335,7 @@ def test_the_explanation_of_a_due_partition_is_exact() -> None:
         assert broker.stats("t").verdict == found.verdict
 
 
-def test_a_policy_that_deletes_is_never_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delete_policy_is_never_dry_run(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = []
     monkeypatch.setattr("logstore.analysis.verdict.measure", lambda *_, **__: measured.append(1))
     with broker_with(cleanup_policy="delete") as broker:

@@ -37,7 +37,7 @@ def stats(broker: Broker) -> None:
         assert broker.stats(tp).records == 6
 
 
-def rehearse(broker: Broker) -> None:
+def clean_dry_run(broker: Broker) -> None:
     assert len(broker.clean(dry_run=True, force=True).cleaned) == len(broker.partitions())
 
 
@@ -48,7 +48,7 @@ def choose(broker: Broker) -> None:
 
 
 WORKS: dict[str, Callable[[Broker], None]] = {
-    each.__name__: each for each in (explain, inspect, stats, rehearse, retain, choose)
+    each.__name__: each for each in (explain, inspect, stats, clean_dry_run, retain, choose)
 }
 
 
@@ -111,7 +111,7 @@ def test_twice_the_partitions_are_twice_the_work_and_no_more(name: str, adopted:
     ("name", "stop"),
     (
         ("inspect", UNCLEAN),
-        *((name, UNCLEAN_WITHOUT_INDEXES) for name in ("explain", "rehearse")),
+        *((name, UNCLEAN_WITHOUT_INDEXES) for name in ("explain", "clean_dry_run")),
     ),
 )
 def test_the_same_holds_of_what_was_killed_or_copied_in_part(name: str, stop: str) -> None:

@@ -228,7 +228,7 @@ def test_a_dry_run_neither_marks_nor_splits() -> None:
 
 
 @pytest.mark.parametrize("dry_run", (False, True))
-def test_a_failing_disk_takes_the_log_offline_unless_the_pass_only_rehearses(
+def test_a_disk_failure_takes_the_log_offline_unless_it_is_a_dry_run(
     dry_run: bool, written: list[int]
 ) -> None:
     clock = VirtualClock()

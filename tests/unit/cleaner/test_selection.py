@@ -378,7 +378,7 @@ def test_a_log_that_failed_is_not_tried_again_even_by_force() -> None:
 
 
 def foreseen(log: Log, checkpoint: int | None = None) -> CleaningDecision:
-    return decide(log, checkpoint, log.runtime.clock.now_ms(), foresee=True)
+    return decide(log, checkpoint, log.runtime.clock.now_ms(), forecast=True)
 
 
 def test_an_empty_segment_is_as_young_as_its_file_and_that_passes() -> None:

@@ -192,7 +192,7 @@ def own_front(node, tmp_path):
         yield front
 
 
-def test_an_operation_is_rehearsed_then_performed_and_listed(own_front, page):
+def test_an_operation_is_dry_run_then_performed_and_listed(own_front, page):
     story = Story(own_front, page, USERS)
     story.click("Roll …")
     assert changes(story) == [["POST", "api/partitions/users/0/roll", {"dry_run": True}]]
@@ -214,14 +214,14 @@ def test_a_loss_is_confirmed(own_front, page, rich):
     story = Story(own_front, page, EVENTS)
     story.click("Delete records …")
     story.event("Input", "numeric", value="5")
-    kept("loss-rehearsed", below(story.lines, "dialog"))
+    kept("loss-dry-run", below(story.lines, "dialog"))
     story.event("Submit", "action")
     kept("loss", below(story.lines, 'div class="loss" role="alert" tabindex="-1"'))
     assert rich.log("events", 1).log_start_offset == 0
     story.event("Submit", "action")
     path = "api/partitions/events/1/delete-records"
-    *rehearsed, refused, confirmed = changes(story)
-    assert rehearsed == [["POST", path, {"before_offset": 5, "dry_run": True}]]
+    *dry_runs, refused, confirmed = changes(story)
+    assert dry_runs == [["POST", path, {"before_offset": 5, "dry_run": True}]]
     assert refused == ["POST", path, {"before_offset": 5}]
     assert confirmed[2].keys() == {"before_offset", "confirm"}
     assert rich.log("events", 1).log_start_offset == 5

@@ -259,18 +259,18 @@ def test_forcing_a_cleaning_asks_where_a_lag_promised_more(steered):
     told = steered.post(f"{USERS}/clean", body)
     assert told.status == 409
     before = len(list(broker.read("users")))
-    rehearsed = steered.post(f"{USERS}/clean", body | {"dry_run": True}).json["done"]
-    assert rehearsed["dry_run"] is True
+    preview = steered.post(f"{USERS}/clean", body | {"dry_run": True}).json["done"]
+    assert preview["dry_run"] is True
     done = steered.post(f"{USERS}/clean", body | {"confirm": told.json["confirm"]}).json["done"]
     gone = before - len(list(broker.read("users")))
     assert 0 < told.json["loses"]["records"] <= gone
-    assert timeless(done["cleaned"]) == timeless(rehearsed["cleaned"])
+    assert timeless(done["cleaned"]) == timeless(preview["cleaned"])
 
 
-REHEARSED = ("create", "roll", "clean", "clean-forced", "retain", "delete-records")
+DRY_RUNS = ("create", "roll", "clean", "clean-forced", "retain", "delete-records")
 
 
-@pytest.mark.parametrize("action", REHEARSED)
+@pytest.mark.parametrize("action", DRY_RUNS)
 def test_a_dry_run_reports_the_result_and_changes_nothing(steered, action):
     method, path, body = ACTIONS[action]
     before = state(steered.context.broker)
@@ -320,7 +320,7 @@ def test_a_copied_directory_is_only_looked_at(tmp_path, action):
         refused = page.post(path, body, method)
         assert refused.status == 403
         assert refused.json["error"]["type"] == "ReadOnlyError"
-        if action in REHEARSED:
+        if action in DRY_RUNS:
             assert page.post(path, body | {"dry_run": True}, method).status == 200
         given = {"topic": "events", "set": {"retention.ms": "1000"}}
         assert page.post("/api/preview", given).status == 200

@@ -34,8 +34,8 @@ class Expected:
     kinds: Counter[str]
 
 
-class Rehearsal:
-    """Rehearses every pass over a log in `data_dir`; see `interop_engine.clean_in_turns`.
+class DryRun:
+    """Dry-runs every pass over a log in `data_dir`; see `interop_engine.clean_in_turns`.
 
     Attributes
     ----------

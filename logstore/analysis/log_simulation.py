@@ -1,4 +1,4 @@
-"""Rehearsals: run the future of a partition on an in-memory copy.
+"""Simulate the future of a partition on an in-memory copy.
 
 The copy has an overlay file system and a virtual clock. Retention and cleaning are not predicted
 but actually executed.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from logstore.runtime import FileSystem
     from logstore.types import TopicPartition
 
-RehearsalProgress = Callable[[str, int, int], None]
+SimulationProgress = Callable[[str, int, int], None]
 
 _TIME_ENDS_MS = INT64_MAX // 2
 """Times above this mean never."""
@@ -60,7 +60,7 @@ class Removal(NamedTuple):
     due_ms: int
 
 
-class Held(NamedTuple):
+class RetainedRecord(NamedTuple):
     """A record that is still in the log, and its batch's delete horizon."""
 
     is_tombstone: bool
@@ -86,7 +86,7 @@ class TransactionEnd(NamedTuple):
     due_ms: int
 
 
-class Rehearsal:
+class LogSimulation:
     """The log of a partition in an in-memory copy, with its own clock.
 
     Parameters
@@ -111,7 +111,7 @@ class Rehearsal:
 
     Notes
     -----
-    The output of cleaning passes stays in memory until the rehearsal is closed.
+    The output of cleaning passes stays in memory until the simulation is closed.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Rehearsal:
         now_ms: int,
         ends: Sequence[TransactionEnd] = (),
         *,
-        progress: RehearsalProgress | None = None,
+        progress: SimulationProgress | None = None,
     ) -> None:
         self.clock = VirtualClock(now_ms)
         self._ends = sorted(ends, key=lambda end: end.due_ms)
@@ -138,13 +138,13 @@ class Rehearsal:
 
     def _report(self, topic_partition: TopicPartition, step: PassProgress) -> None:
         if self._progress is not None:
-            self._progress(f"rehearsing {topic_partition}", step.bytes_done, step.bytes_total)
+            self._progress(f"simulating {topic_partition}", step.bytes_done, step.bytes_total)
 
     def close(self) -> None:
         """Close the copy and discard its changes."""
         self._trial.close()
 
-    def held(self, offset: int, key: bytes) -> Held | None:
+    def retained_record(self, offset: int, key: bytes) -> RetainedRecord | None:
         """Return a record's state, or None if it was removed. Unreadable records count as held."""
         segment = self.log.segments.floor(offset)
         if segment is None:
@@ -157,9 +157,9 @@ class Rehearsal:
             limit = segment.config.logstore_decompression_max_bytes
             for record in decode_stored(batch, limit):
                 if record.offset == offset and record.key == key:
-                    return Held(record.value is None, batch.header.delete_horizon_ms)
+                    return RetainedRecord(record.value is None, batch.header.delete_horizon_ms)
         except (CorruptRecordError, UnsupportedFormatError):
-            return Held(False, None)
+            return RetainedRecord(False, None)
         return None
 
     # -- without appends -------------------------------------------------------------------
@@ -241,7 +241,7 @@ class Rehearsal:
     # -- with appends ----------------------------------------------------------------------
 
     def run_with_appends(
-        self, key: bytes, wanted: Callable[[], Mapping[int, Held]]
+        self, key: bytes, wanted: Callable[[], Mapping[int, RetainedRecord]]
     ) -> Iterator[Removal]:
         """Advance the clock, assuming appends that make passes due as early as possible.
 
@@ -275,7 +275,7 @@ class Rehearsal:
                 return
             self.clock.advance(ms=next_ms - now_ms)
 
-    def _append_behind(self, key: bytes, wanted: Mapping[int, Held]) -> None:
+    def _append_behind(self, key: bytes, wanted: Mapping[int, RetainedRecord]) -> None:
         """If the last record is awaited, append a record with a different key in its own segment.
 
         Version strategies always retain the last record in the log.
@@ -289,7 +289,7 @@ class Rehearsal:
             log.writer.append_records([NewRecord(key + b"+", b"", stamp_ms)])
             log.writer.roll()
 
-    def _run_pass(self, wanted: Collection[Held], passes: int) -> bool:
+    def _run_pass(self, wanted: Collection[RetainedRecord], passes: int) -> bool:
         """Run a pass if one can be due and would change anything. Return whether it ran.
 
         `passes` is the number of passes at this time. With versions, an expired survivor may remain
@@ -327,7 +327,7 @@ class Rehearsal:
             return _TIME_ENDS_MS
         return self._start_ms + max(0, min(waits) - age_ms)
 
-    def _next_change_ms(self, wanted: Iterable[Held]) -> int | None:
+    def _next_change_ms(self, wanted: Iterable[RetainedRecord]) -> int | None:
         now_ms = self.clock.now_ms()
         times = [self._next_due_ms(), self._append_due_ms()]
         times += [each.delete_horizon_ms for each in wanted if each.is_tombstone]
@@ -335,49 +335,49 @@ class Rehearsal:
         return min(later, default=None)
 
 
-def _is_expired(held: Held, now_ms: int) -> bool:
-    horizon = held.delete_horizon_ms
-    return held.is_tombstone and horizon is not None and horizon <= now_ms
+def _is_expired(record: RetainedRecord, now_ms: int) -> bool:
+    horizon = record.delete_horizon_ms
+    return record.is_tombstone and horizon is not None and horizon <= now_ms
 
 
-class Watch(NamedTuple):
+class WatchedRemovals(NamedTuple):
     """Removals of the watched records by offset. None for records that remain."""
 
     removals: Mapping[int, Removal | None]
     failure: str | None
 
 
-def watch(
-    make: Callable[[], Rehearsal],
+def watch_removals(
+    make: Callable[[], LogSimulation],
     key: bytes,
     offsets: list[int],
-    run: Callable[[Rehearsal, Callable[[], Mapping[int, Held]]], Iterator[Removal]],
-) -> Watch:
-    """Run a rehearsal until all watched records are removed or nothing changes anymore."""
+    run: Callable[[LogSimulation, Callable[[], Mapping[int, RetainedRecord]]], Iterator[Removal]],
+) -> WatchedRemovals:
+    """Simulate a log until all watched records are removed or nothing changes anymore."""
     removals: dict[int, Removal | None] = dict.fromkeys(offsets)
     failure = None
-    rehearsal = make()
-    left: dict[int, Held] = {}
+    simulation = make()
+    left: dict[int, RetainedRecord] = {}
 
     def check(removal: Removal) -> None:
         for offset in list(left):
-            held = rehearsal.held(offset, key)
-            if held is None:
+            record = simulation.retained_record(offset, key)
+            if record is None:
                 removals[offset] = removal
                 del left[offset]
             else:
-                left[offset] = held
+                left[offset] = record
 
     try:
-        left = dict.fromkeys(offsets, Held(False, None))
-        now_ms = rehearsal.clock.now_ms()
+        left = dict.fromkeys(offsets, RetainedRecord(False, None))
+        now_ms = simulation.clock.now_ms()
         check(Removal(now_ms, Cause.OPENING, now_ms))
-        for removal in run(rehearsal, lambda: left):
+        for removal in run(simulation, lambda: left):
             check(removal)
             if not left:
                 break
     except LogStoreError as error:
         failure = str(error)
     finally:
-        rehearsal.close()
-    return Watch(removals, failure)
+        simulation.close()
+    return WatchedRemovals(removals, failure)
