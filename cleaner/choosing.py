@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.selection import (
-    Circumstances,
     CleanableState,
+    CleaningConditions,
     CleaningDecision,
     decide,
     idle_roll_ms,
@@ -102,7 +102,7 @@ class LogChooser:
         """Decide about a log without changing it; see `decide` and `state_of`."""
         tp = log.topic_partition
         state = self._states.of(tp)
-        circumstances = Circumstances(
+        conditions = CleaningConditions(
             cleaner_enabled=self.broker_config.log_cleaner_enable,
             force=force,
             uncleanable=None if (found := self._uncleanable.get(tp)) is None else found.reason,
@@ -112,7 +112,7 @@ class LogChooser:
         checkpoint = self._checkpoints.of(tp)
         now_ms = self._runtime.clock.now_ms()
         return log.reader.steady(
-            lambda: decide(log, checkpoint, now_ms, circumstances, rolled=rolled, forecast=forecast)
+            lambda: decide(log, checkpoint, now_ms, conditions, rolled=rolled, forecast=forecast)
         )
 
     def explain(self, log: Log) -> CleaningDecision:
@@ -198,7 +198,7 @@ class LogChooser:
             decision = self.decision_of(log)
             self.repair_checkpoint(log, decision.state)
         except Exception as error:
-            self._uncleanable.leave_alone(log, error)
+            self._uncleanable.mark_uncleanable(log, error)
             return None
         return decision if decision.state.total_bytes else None
 
@@ -214,7 +214,7 @@ class LogChooser:
                 times.append(self.next_cleaning_ms(log))
                 times.append(log.reader.steady(log.next_expiry_ms))
             except Exception as error:
-                self._uncleanable.leave_alone(log, error)
+                self._uncleanable.mark_uncleanable(log, error)
         return min((each for each in times if each is not None), default=None)
 
     def next_cleaning_ms(self, log: Log) -> int | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # -- the active segment ------------------------------------------------------------------------
 
 
-class Closing(NamedTuple):
+class RollCondition(NamedTuple):
     """A condition under which the active segment rolls.
 
     Attributes
@@ -57,7 +57,7 @@ class ActiveSegment:
     base_offset: int
     size_bytes: int
     first_timestamp: int | None
-    closings: tuple[Closing, ...]
+    closings: tuple[RollCondition, ...]
 
     @classmethod
     def of(cls, log: Log, *, kafka_exact: bool = False) -> ActiveSegment:
@@ -72,13 +72,13 @@ class ActiveSegment:
         )
 
 
-def _closings(log: Log, *, kafka_exact: bool) -> Iterator[Closing]:
+def _closings(log: Log, *, kafka_exact: bool) -> Iterator[RollCondition]:
     segment, config = log.active_segment, log.config
     if not segment.size_bytes:
         return
     left = max(config.segment_bytes - segment.size_bytes, 0)
     reason = Reason.of("closing.bytes", left_bytes=left, limit_bytes=config.segment_bytes)
-    yield Closing("segment.bytes", None, True, reason)
+    yield RollCondition("segment.bytes", None, True, reason)
     setting, lag = "segment.ms", "max.compaction.lag.ms"
     if config.max_segment_ms < config.segment_ms:
         setting = lag
@@ -86,11 +86,11 @@ def _closings(log: Log, *, kafka_exact: bool) -> Iterator[Closing]:
     if at_ms is not None:
         limit_ms = config.max_segment_ms
         reason = Reason.of("closing.time", at_ms=at_ms, setting=setting, limit_ms=limit_ms)
-        yield Closing(setting, at_ms, True, reason)
+        yield RollCondition(setting, at_ms, True, reason)
     if kafka_exact or not config.compact or (idle_ms := idle_roll_ms(log)) is None:
         return
     reason = Reason.of("closing.idle", lag_ms=config.max_compaction_lag_ms, at_ms=idle_ms)
-    yield Closing(lag, idle_ms, False, reason)
+    yield RollCondition(lag, idle_ms, False, reason)
 
 
 # -- tombstones --------------------------------------------------------------------------------

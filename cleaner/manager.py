@@ -125,7 +125,7 @@ class LogCleanerManager:
     def __repr__(self) -> str:
         return f"LogCleanerManager({self.logs!r})"
 
-    def supposing(
+    def with_hypothetical_configs(
         self, broker_config: BrokerConfig, checkpoints: CleanerCheckpoints
     ) -> LogCleanerManager:
         """Return this cleaner with hypothetical settings, for decisions and dry runs.
@@ -408,7 +408,7 @@ class LogCleanerManager:
                 if decision.removed:
                     removed.append(decision)
             except Exception as error:
-                self.uncleanable_partitions.leave_alone(log, error)
+                self.uncleanable_partitions.mark_uncleanable(log, error)
             finally:
                 self.states.done(tp)
         return removed

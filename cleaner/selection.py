@@ -26,7 +26,7 @@ ACTIVE = "active"
 SECTIONS = (CLEAN, DIRTY, UNCLEANABLE, ACTIVE)
 """The sections of a log; see `section_of`."""
 
-_STANDING_GATES = ("policy", "cleaner_disabled", "uncleanable", "paused")
+_ADMIN_GATES = ("policy", "cleaner_disabled", "uncleanable", "paused")
 """Gates that neither time nor appends can open."""
 
 _EITHER = ("dirty_ratio", "max_compaction_lag")
@@ -187,7 +187,7 @@ class CleaningDecision(NamedTuple):
     @property
     def is_candidate(self) -> bool:
         """Whether the log can be cleaned now or later."""
-        return all(gate.open for gate in self.gates if gate.gate in _STANDING_GATES)
+        return all(gate.open for gate in self.gates if gate.gate in _ADMIN_GATES)
 
     @property
     def binding(self) -> Gate | None:
@@ -209,7 +209,7 @@ class CleaningDecision(NamedTuple):
         return self._replace(gates=tuple(gates), opens_at_ms=None, opens_below_offset=None)
 
 
-class Circumstances(NamedTuple):
+class CleaningConditions(NamedTuple):
     """Conditions for cleaning that are not part of the log.
 
     Attributes
@@ -357,7 +357,7 @@ def decide(
     log: Log,
     checkpoint: int | None,
     now_ms: int,
-    circumstances: Circumstances | None = None,
+    conditions: CleaningConditions | None = None,
     *,
     rolled: bool = False,
     forecast: bool = False,
@@ -372,20 +372,20 @@ def decide(
     forecast : bool
         Compute when closed gates open without an append. O(dirty segments squared).
     """
-    circumstances = circumstances or Circumstances()
-    decision = _decide(log, checkpoint, now_ms, circumstances, LogView.of(log, rolled=rolled))
+    conditions = conditions or CleaningConditions()
+    decision = _decide(log, checkpoint, now_ms, conditions, LogView.of(log, rolled=rolled))
     if rolled and not decision.is_candidate:  # such a log would not be rolled
-        decision = _decide(log, checkpoint, now_ms, circumstances, LogView.of(log))
+        decision = _decide(log, checkpoint, now_ms, conditions, LogView.of(log))
     if not forecast:
         return decision
-    return _forecast_opening(log, checkpoint, now_ms, circumstances, decision)
+    return _forecast_opening(log, checkpoint, now_ms, conditions, decision)
 
 
 def _forecast_opening(
     log: Log,
     checkpoint: int | None,
     now_ms: int,
-    circumstances: Circumstances,
+    conditions: CleaningConditions,
     decision: CleaningDecision,
 ) -> CleaningDecision:
     """Compute when each closed gate opens, and when the log will be cleaned."""
@@ -393,13 +393,13 @@ def _forecast_opening(
     cleaned_at, end_offset = None, None
     if decision.will_clean:
         cleaned_at, end_offset = now_ms, decision.state.upper_bound_offset
-    is_rolled = decision.is_candidate and not circumstances.kafka_exact
+    is_rolled = decision.is_candidate and not conditions.kafka_exact
     roll_ms = idle_roll_ms(log) if is_rolled else None
     for time_ms in _change_times(log, decision.state.first_dirty_offset, roll_ms):
         if time_ms <= now_ms:
             continue
         view = LogView.of(log, rolled=roll_ms is not None and time_ms >= roll_ms)
-        then = _decide(log, checkpoint, time_ms, circumstances, view)
+        then = _decide(log, checkpoint, time_ms, conditions, view)
         for gate in then.gates:
             if gate.open:
                 opens.setdefault(gate.gate, time_ms)
@@ -473,11 +473,11 @@ def _change_times(log: Log, first_dirty: int, roll_ms: int | None) -> Iterator[i
 
 
 def _decide(
-    log: Log, checkpoint: int | None, now_ms: int, circumstances: Circumstances, view: LogView
+    log: Log, checkpoint: int | None, now_ms: int, conditions: CleaningConditions, view: LogView
 ) -> CleaningDecision:
-    force = circumstances.force
+    force = conditions.force
     state = cleanable_state(log, checkpoint, now_ms, ignore_lag=force, view=view)
-    gates = [*_standing_gates(log, circumstances)]
+    gates = [*_admin_gates(log, conditions)]
     size = log.size_bytes
     gates.append(Gate("empty", size > 0, size, 1, Reason.of("gate.size", size_bytes=size)))
     gates += _range_gates(log, state, view, now_ms, force=force)
@@ -486,22 +486,22 @@ def _decide(
     return CleaningDecision(state, tuple(gates))
 
 
-def _standing_gates(log: Log, circumstances: Circumstances) -> Iterator[Gate]:
+def _admin_gates(log: Log, conditions: CleaningConditions) -> Iterator[Gate]:
     config = log.config
     policy = ",".join(config.cleanup_policy) or "empty"
     reason = Reason.of("gate.policy", policy=policy)
     yield Gate("policy", config.compact, None, None, reason)
-    enabled = circumstances.cleaner_enabled
+    enabled = conditions.cleaner_enabled
     reason = Reason.of("gate.cleaner_enabled" if enabled else "gate.cleaner_disabled")
-    yield Gate("cleaner_disabled", enabled or circumstances.force, None, None, reason)
-    if circumstances.uncleanable is None:
+    yield Gate("cleaner_disabled", enabled or conditions.force, None, None, reason)
+    if conditions.uncleanable is None:
         yield Gate("uncleanable", True, None, None, Reason.of("gate.never_failed"))
     else:
-        yield Gate.closed_by("uncleanable", circumstances.uncleanable)
-    if circumstances.paused is None:
+        yield Gate.closed_by("uncleanable", conditions.uncleanable)
+    if conditions.paused is None:
         yield Gate("paused", True, None, None, Reason.of("gate.free"))
     else:
-        yield Gate.closed_by("paused", circumstances.paused)
+        yield Gate.closed_by("paused", conditions.paused)
 
 
 def _range_gates(

@@ -114,7 +114,7 @@ class Strategy:
         return int.from_bytes(value, "big", signed=True) if len(value) == 8 else None
 
 
-class Contest:
+class KeySurvivors:
     """The surviving record of each key. Records must be entered in offset order."""
 
     def __init__(self, strategy: Strategy) -> None:

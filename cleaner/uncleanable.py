@@ -87,7 +87,7 @@ class UncleanablePartitions:
         """Return the uncleanable partitions, sorted by name."""
         return tuple(each for _, each in sorted(self._partitions.items()))
 
-    def leave_alone(self, log: Log, error: Exception) -> None:
+    def mark_uncleanable(self, log: Log, error: Exception) -> None:
         """Make a partition uncleanable because of an error.
 
         Has no effect if the log was closed or deleted or is offline, because that explains the

@@ -59,7 +59,7 @@ from logstore.cleaner.kernels.versions import (
     KernelStrategy,
     Order,
     borrowed_strategy,
-    is_beaten,
+    is_superseded,
     record_version,
 )
 from logstore.cleaner.kernels.winners import count_winners, has_bit, is_winner
@@ -118,7 +118,7 @@ def borrowed_rules(rules: PassRules) -> PassRules:
     )
 
 
-class Judging(NamedTuple):
+class ClassifyOutput(NamedTuple):
     """Output arrays and scratch space of `classify_batches`."""
 
     codes: Bytes  # (n,): fates of looked-up records, batch by batch
@@ -165,7 +165,7 @@ def record_fate(
         timestamp = record_timestamp(row, record)
         status, version = record_version(data, record, timestamp, rules.strategy)
         order = Order(status == FOUND, version, offset)
-        beaten, later_loser = is_beaten(key_map, low, high, order)
+        beaten, later_loser = is_superseded(key_map, low, high, order)
         if beaten:
             return SUPERSEDED
         # A winner may only be removed after the records it supersedes (docs/spec/cleaner.md §13.6).
@@ -284,12 +284,12 @@ def with_record(kept: Kept, row: Int64s, record: RecordFields) -> Kept:
 
 
 @inline_kernel
-def judge_records(
+def classify_records(
     data: Bytes,
     row: Int64s,
     key_map: MapArrays,
     rules: PassRules,
-    judging: Judging,
+    judging: ClassifyOutput,
     first_hash: int,
     first_code: int,
     first_kept: Int,
@@ -319,9 +319,9 @@ def judge_records(
 
 @inline_kernel
 def pick_winners(
-    data: Bytes, row: Int64s, key_map: MapArrays, judging: Judging, first_kept: Int
+    data: Bytes, row: Int64s, key_map: MapArrays, judging: ClassifyOutput, first_kept: Int
 ) -> tuple[int, Kept]:
-    """Sum up the retained records of a batch that `is_decided_by_winners`, like `judge_records`.
+    """Sum up the retained records of a batch that `is_decided_by_winners`, like `classify_records`.
 
     A batch is not read if all its records are removed, or all are retained and none is a tombstone.
     If its offsets have no gaps, only its retained records are parsed.
@@ -393,7 +393,7 @@ def choose_form(row: Int64s, kept: Kept, new_horizon_ms: int) -> None:
 
 @kernel
 def classify_batches(
-    data: Bytes, table: Int64s, key_map: MapArrays, rules: PassRules, judging: Judging
+    data: Bytes, table: Int64s, key_map: MapArrays, rules: PassRules, judging: ClassifyOutput
 ) -> tuple[int, int]:
     """Decide the fate of each record and the form of each batch in a chunk.
 
@@ -404,7 +404,7 @@ def classify_batches(
     ----------
     key_map : MapArrays
         A map of offsets or, under a version strategy, a map of versions.
-    judging : Judging
+    judging : ClassifyOutput
         Receives the fates in `codes` for batches whose `COL_PARSED` is not 0, unless the rules use
         winner bits.
 
@@ -416,7 +416,7 @@ def classify_batches(
     data = borrowed(data)
     table = borrowed(table)
     key_map = borrowed_map(key_map)
-    judging = Judging(
+    judging = ClassifyOutput(
         borrowed(judging.codes),
         borrowed(judging.kept_starts),
         borrowed_keys(judging.keys),
@@ -450,7 +450,7 @@ def classify_batches(
                 if index >= hashed_until:
                     hashed_until = hash_group(data, table, index, key_map, rules, judging.keys)
                     next_hash = 0
-                status, kept = judge_records(
+                status, kept = classify_records(
                     data, row, key_map, rules, judging, next_hash, next_code, next_kept
                 )
                 next_hash += count

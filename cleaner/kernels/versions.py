@@ -247,7 +247,7 @@ def get_order(key_map: MapArrays, low: np.uint64, high: np.uint64) -> tuple[Orde
 
 
 @inline_kernel
-def is_beaten(
+def is_superseded(
     key_map: MapArrays, low: np.uint64, high: np.uint64, order: Order
 ) -> tuple[bool, bool]:
     """Return whether a record ranks below its key's entry, and whether the entry is LATER_LOSER."""

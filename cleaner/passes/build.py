@@ -166,7 +166,7 @@ class MapBuild:
             position = segment.indexed_position(self._start)
             for chunk in self._reader.chunks(segment, end, position):
                 yield chunk.size_bytes
-                transactions.judge(chunk)
+                transactions.mark_discardable(chunk)
                 self.discarded = transactions.discarded
                 if not _map_chunk(chunk, mapping):
                     self._stop()
@@ -200,7 +200,7 @@ class MapBuild:
         end, position = end_of(segment, self._log), segment.indexed_position(offset)
         mapping = _mapping(self._map, Build(self._strategy, offset, self._start, insert=True))
         for chunk in self._reader.chunks(segment, end, position):
-            transactions.judge(chunk)
+            transactions.mark_discardable(chunk)
             _map_chunk(chunk, mapping)
             if chunk.last_offset >= offset:
                 break
@@ -286,7 +286,7 @@ class SeedPass:
             transactions.add_aborted(self._aborted.between(base_offset, end))
             for chunk in self._reader.chunks(segment, end):
                 yield chunk.size_bytes
-                transactions.judge(chunk)
+                transactions.mark_discardable(chunk)
                 _map_chunk(chunk, mapping)
                 self.bytes_read += chunk.size_bytes
                 if chunk.last_offset >= self._end - 1:
@@ -336,14 +336,14 @@ def passes_after(
         if key_map.latest_offset < start_offset:
             return passes + 1  # the log has changed, so no records remain
         start_offset = key_map.latest_offset + 1
-        takes_one_before = start_offset < end_offset and not _is_beaten(
+        takes_one_before = start_offset < end_offset and not _is_superseded_by_map(
             log, key_map, start_offset - 1
         )
         passes += 1
     return passes
 
 
-def _is_beaten(log: Log, key_map: KeyMap, offset: int) -> bool:
+def _is_superseded_by_map(log: Log, key_map: KeyMap, offset: int) -> bool:
     """Return whether the record at an offset is superseded."""
     if not isinstance(key_map, VersionMap):
         return False

@@ -185,7 +185,7 @@ class ChunkReader:
         self.bytes_ahead = 0
         self._unfolded_max = unfolded_max
         self._io_buffer_bytes = max(io_buffer_bytes, HEADER_SIZE)
-        self._hold(self._io_buffer_bytes)
+        self._resize_buffer(self._io_buffer_bytes)
         self._table = np.empty((0, TABLE_COLUMNS), np.int64)
 
     def chunks(
@@ -301,7 +301,7 @@ class ChunkReader:
             if found.rows:
                 return self._chunk(segment, position, int(found.position), found)
             if found.status == MISPLACED:
-                raise self._misplaced(segment, position, next_offset, end_offset)
+                raise self._misplaced_batch(segment, position, next_offset, end_offset)
             if found.status != OK or count < wanted:
                 raise_damage(segment, position)
             wanted = self._grow(segment, position, count)
@@ -314,19 +314,19 @@ class ChunkReader:
         if size > segment.size_bytes - position or size <= count:
             raise_damage(segment, position)
         if size > len(self._buffer):
-            self._hold(size)
+            self._resize_buffer(size)
         return size
 
     def _shrink(self) -> None:
         if len(self._buffer) > self._io_buffer_bytes:
-            self._hold(self._io_buffer_bytes)
+            self._resize_buffer(self._io_buffer_bytes)
 
-    def _hold(self, size_bytes: int) -> None:
+    def _resize_buffer(self, size_bytes: int) -> None:
         """Replace the buffer with a buffer of a different size."""
         self._buffer = np.empty(size_bytes, np.uint8)
         self._view = memoryview(self._buffer)  # type: ignore[arg-type]  # a buffer
 
-    def _misplaced(
+    def _misplaced_batch(
         self, segment: LogSegment, position: int, next_offset: int, end_offset: int
     ) -> CorruptRecordError:
         """Return the error for the first batch in the buffer."""
@@ -362,14 +362,14 @@ class ChunkReader:
         self.bytes_ahead = max(self.bytes_ahead - size_bytes, 0)
         jit.pays(scan_batches, seconds, seconds * self.bytes_ahead / max(size_bytes, 1))
         if found.attributes & CODEC_MASK:
-            self._unfold(chunk)
+            self._append_decompressed(chunk)
         if found.attributes & CONTROL_BIT:
             status, row = read_control_types(chunk.data, chunk.table)
             if status != OK:
                 chunk.end_before(row)
         return chunk
 
-    def _unfold(self, chunk: Chunk) -> None:
+    def _append_decompressed(self, chunk: Chunk) -> None:
         """Append decompressed sections after the bytes of a chunk, or end the chunk early."""
         table = chunk.table
         # An empty batch left by compaction has no section, regardless of its codec.

@@ -24,7 +24,7 @@ from logstore.cleaner.kernels.classify import (
     TALLY_BOUND,
     TALLY_READ,
     TALLY_WRITTEN,
-    Judging,
+    ClassifyOutput,
     PassRules,
     classify_batches,
 )
@@ -161,7 +161,7 @@ class Rewriter:
         self._survivors: Survivors | None = None
         if self._rules.by_winners:
             self._survivors = Survivors(key_map.arrays, self._rules, upper_bound_offset)
-        self._judging = Judging(
+        self._judging = ClassifyOutput(
             np.empty(0, np.uint8),
             np.empty(0, np.int64),
             Keys.room_for(GROUP_RECORDS),
@@ -222,7 +222,7 @@ class Rewriter:
                 segment, end, verify=not is_verified, skipping=skipping, survivors=survivors
             ):
                 yield chunk.size_bytes
-                self._transactions.judge(chunk)
+                self._transactions.mark_discardable(chunk)
                 last_batches.keep(chunk)
                 self._filter(chunk, destination)
         self._flush(destination)

@@ -72,10 +72,10 @@ class TransactionState:
         self._discarded_before = np.array(sorted(discarded_before or ()), np.int64)
         self.discarded: set[int] | None = set()
         # (first offset, producer id, transaction), lowest first offset first.
-        self._known: list[tuple[int, int, AbortedTxn]] = []
+        self._upcoming: list[tuple[int, int, AbortedTxn]] = []
         self._aborted: dict[int, AbortedTxn] = {}
-        self._seen: set[int] = set()
-        self._committed: set[int] = set()
+        self._aborted_with_data: set[int] = set()
+        self._with_data: set[int] = set()
         self.kept_aborts: list[AbortedTxn] = []
         self._found = np.empty((0, 6), np.int64)  # space for the runs to examine
 
@@ -86,9 +86,9 @@ class TransactionState:
         """
         for transaction in transactions:
             entry = (transaction.first_offset, transaction.producer_id, transaction)
-            heapq.heappush(self._known, entry)
+            heapq.heappush(self._upcoming, entry)
 
-    def judge(self, chunk: Chunk) -> None:
+    def mark_discardable(self, chunk: Chunk) -> None:
         """Mark the batches in a chunk's table that can be discarded.
 
         Data of aborted transactions is discarded immediately. A marker is discarded after its
@@ -102,54 +102,56 @@ class TransactionState:
         count = list_transactional(
             table, self._is_mapped_known, self._discarded_before, self._found
         )
-        known = self._known
+        known = self._upcoming
         for start, end, first, last, producer_id, control in self._found[:count].tolist():
-            self._reach(first)
+            self._start_aborted(first)
             if known and known[0][0] <= last:
-                self._judge_apart(table, start, end, producer_id)
+                self._mark_individually(table, start, end, producer_id)
             elif control == CONTROL_NONE:
-                self._meet_data(table, start, end, producer_id)
-            elif self._meet_marker(producer_id, control):
+                self._on_batches_read(table, start, end, producer_id)
+            elif self._on_control_batch_read(producer_id, control):
                 table[start, COL_DISCARD] = DISCARD_EXPIRING
 
-    def _reach(self, offset: int) -> None:
-        while self._known and self._known[0][0] <= offset:
-            _, producer_id, transaction = heapq.heappop(self._known)
+    def _start_aborted(self, offset: int) -> None:
+        while self._upcoming and self._upcoming[0][0] <= offset:
+            _, producer_id, transaction = heapq.heappop(self._upcoming)
             self._aborted.setdefault(producer_id, transaction)
 
-    def _judge_apart(
+    def _mark_individually(
         self, table: NDArray[np.int64], start: int, end: int, producer_id: int
     ) -> None:
         """Judge a run's batches individually, because an aborted transaction starts in it."""
         for row in range(start, end):
-            self._reach(int(table[row, COL_LAST_OFFSET]))
-            self._meet_data(table, row, row + 1, producer_id)
+            self._start_aborted(int(table[row, COL_LAST_OFFSET]))
+            self._on_batches_read(table, row, row + 1, producer_id)
 
-    def _meet_data(self, table: NDArray[np.int64], start: int, end: int, producer_id: int) -> None:
+    def _on_batches_read(
+        self, table: NDArray[np.int64], start: int, end: int, producer_id: int
+    ) -> None:
         """Record a run of transactional batches. Mark them if they are aborted."""
         if producer_id not in self._aborted:
-            self._committed.add(producer_id)
+            self._with_data.add(producer_id)
             return
-        self._seen.add(producer_id)
+        self._aborted_with_data.add(producer_id)
         table[start:end, COL_DISCARD] = DISCARD_ABORTED
         if self.discarded is not None:
             self.discarded.update(table[start:end, COL_LAST_OFFSET].tolist())
             if len(self.discarded) > DISCARDED_MAX:
                 self.discarded = None
 
-    def _meet_marker(self, producer_id: int, control: int) -> bool:
+    def _on_control_batch_read(self, producer_id: int, control: int) -> bool:
         """Record a control batch and return whether it is no longer needed."""
         if control == CONTROL_ABORT:
             transaction = self._aborted.pop(producer_id, None)
-            if transaction is None or producer_id not in self._seen:
+            if transaction is None or producer_id not in self._aborted_with_data:
                 return True
-            self._seen.discard(producer_id)
+            self._aborted_with_data.discard(producer_id)
             self.kept_aborts.append(transaction)
             return False
         if control == CONTROL_COMMIT:
-            if producer_id not in self._committed:
+            if producer_id not in self._with_data:
                 return True
-            self._committed.discard(producer_id)
+            self._with_data.discard(producer_id)
             return False
         return control == CONTROL_EMPTY
 

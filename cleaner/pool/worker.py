@@ -84,8 +84,8 @@ class CleanerWorker:
 
         Yields the milliseconds to sleep before the next step, or 0 to let other workers run. A
         suspended worker holds no lock, and closing it aborts its pass. If cleaning a log fails, the
-        log becomes uncleanable (`UncleanablePartitions.leave_alone`). Other failures are logged,
-        and the round is repeated after the back-off.
+        log becomes uncleanable (`UncleanablePartitions.mark_uncleanable`). Other failures are
+        logged, and the round is repeated after the back-off.
         """
         while True:
             self.is_quiet = False
@@ -130,7 +130,7 @@ class CleanerWorker:
             logger.warning("%s", error)
             return
         except Exception as error:
-            self._manager.uncleanable_partitions.leave_alone(log, error)
+            self._manager.uncleanable_partitions.mark_uncleanable(log, error)
             return
         finally:
             self.at, self.pause_ms = None, 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from logstore import Broker, VirtualClock
 from logstore.cleaner.explaining import (
     ActiveSegment,
-    Closing,
+    RollCondition,
     Tombstones,
     bytes_to_exceed,
     remedies,
@@ -348,11 +348,11 @@ def test_an_active_segment_lists_the_conditions_that_close_it(broker):
     size = active.size_bytes
     limit = 1 << 30
     assert closings == (
-        Closing(
+        RollCondition(
             *("segment.bytes", None, True),
             Reason.of("closing.bytes", left_bytes=limit - size, limit_bytes=limit),
         ),
-        Closing(
+        RollCondition(
             *("segment.ms", now_ms + 7 * DAY_MS + 1, True),
             Reason.of(
                 "closing.time",
@@ -361,7 +361,7 @@ def test_an_active_segment_lists_the_conditions_that_close_it(broker):
                 limit_ms=7 * DAY_MS,
             ),
         ),
-        Closing(
+        RollCondition(
             *("max.compaction.lag.ms", now_ms + 30 * DAY_MS + 1, False),
             Reason.of("closing.idle", lag_ms=30 * DAY_MS, at_ms=now_ms + 30 * DAY_MS + 1),
         ),

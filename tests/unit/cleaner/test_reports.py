@@ -139,7 +139,7 @@ def test_partitions_are_uncleanable_until_they_are_forgotten(
     found = UncleanablePartitions(clock, directory_of)
     found.add(USERS, CorruptRecordError("damaged"))
     clock.advance(ms=7)
-    found.leave_alone(log_of(ORDERS), ValueError("a defect"))
+    found.mark_uncleanable(log_of(ORDERS), ValueError("a defect"))
     found.add(TopicPartition("gone", 0), ValueError("too late"))
     one = UncleanablePartition(ORDERS, "/orders", "ValueError: a defect", 5_007)
     two = UncleanablePartition(USERS, "/users", "damaged", 5_000)
@@ -172,7 +172,9 @@ def test_a_log_that_is_offline_or_closed_is_not_uncleanable(
 ) -> None:
     caplog.set_level(logging.INFO)
     found = UncleanablePartitions(VirtualClock(), directory_of)
-    found.leave_alone(log_of(USERS, KafkaStorageError("it is offline")), ValueError("a defect"))
+    found.mark_uncleanable(
+        log_of(USERS, KafkaStorageError("it is offline")), ValueError("a defect")
+    )
     assert found.all() == ()
     assert [(each.levelno, each.getMessage()) for each in caplog.records] == [
         (logging.INFO, "users-3 is passed over: it is offline")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from logstore.cleaner.selection import (
-    Circumstances,
     CleanableState,
+    CleaningConditions,
     CleaningDecision,
     Gate,
     cleanable_state,
@@ -38,7 +38,7 @@ def state(log: Log, checkpoint: int | None = None, **options: bool) -> Cleanable
 
 
 def decision(log: Log, checkpoint: int | None = None, **options: object) -> CleaningDecision:
-    return decide(log, checkpoint, log.runtime.clock.now_ms(), Circumstances(**options))
+    return decide(log, checkpoint, log.runtime.clock.now_ms(), CleaningConditions(**options))
 
 
 def reason(log: Log, checkpoint: int | None = None, **options: object) -> str | None:
@@ -269,11 +269,11 @@ def test_only_positive_first_timestamps_and_closed_segments_count_for_the_lag() 
 # --- gates ------------------------------------------------------------------------------------
 
 
-def gates_of(log: Log, checkpoint: int, **circumstances: object) -> list[tuple]:
+def gates_of(log: Log, checkpoint: int, **conditions: object) -> list[tuple]:
     """Return each gate as a tuple, with code and values of its reason."""
     return [
         (*gate[:4], gate.reason.code.removeprefix("gate."), gate.reason.values)
-        for gate in decision(log, checkpoint, **circumstances).gates
+        for gate in decision(log, checkpoint, **conditions).gates
     ]
 
 

@@ -70,7 +70,7 @@ def chunk_of(*batches: bytes) -> Chunk:
 
 def judged(state: TransactionState, *batches: bytes) -> list[int]:
     chunk = chunk_of(*batches)
-    state.judge(chunk)
+    state.mark_discardable(chunk)
     return chunk.table[:, COL_DISCARD].tolist()
 
 
