@@ -122,7 +122,9 @@ class GroupRequests:
         except LogStoreError:
             return True
 
-    def _ask(self, request: Callable[[GroupCoordinator], T], refused: Callable[[str], T]) -> T:
+    def _send_request(
+        self, request: Callable[[GroupCoordinator], T], refused: Callable[[str], T]
+    ) -> T:
         """Send a request. If the coordinator is moving, convert the error with `refused`."""
         try:
             return request(self._find())
@@ -147,7 +149,7 @@ class GroupRequests:
         def refuse(error: str) -> None:
             refused(error)
 
-        self._ask(send, refuse)
+        self._send_request(send, refuse)
 
     # -- members -----------------------------------------------------------------------------
 
@@ -178,7 +180,7 @@ class GroupRequests:
                 self._group_id, generation_id, member_id, group_instance_id
             )
 
-        error = self._ask(heartbeat, lambda name: name)
+        error = self._send_request(heartbeat, lambda name: name)
         return None if self._is_replicated and error in COORDINATOR_ERRORS else error
 
     def consumer_heartbeat(
@@ -192,7 +194,7 @@ class GroupRequests:
 
     def leave(self, members: Sequence[LeavingMember], *, waits: bool = True) -> LeaveResult:
         """Leave the group; see `GroupCoordinator.leave`."""
-        return self._ask(
+        return self._send_request(
             lambda coordinator: coordinator.leave(self._group_id, members, waits=waits),
             LeaveResult,
         )
@@ -222,7 +224,7 @@ class GroupRequests:
         group_instance_id: str | None,
     ) -> dict[TopicPartition, str | None]:
         """Commit offsets; see `GroupCoordinator.commit`."""
-        return self._ask(
+        return self._send_request(
             lambda coordinator: coordinator.commit(
                 self._group_id, offsets, generation_id, member_id, group_instance_id
             ),
@@ -313,7 +315,7 @@ class TransactionRequests:
         has_ended = _has_ended(error, self.home, self._current)
         return has_ended or error.kafka_error in _TRANSACTION_ERRORS
 
-    def ask(self, request: Callable[[TransactionCoordinator], T]) -> T:
+    def send(self, request: Callable[[TransactionCoordinator], T]) -> T:
         """Send a request to the coordinator, and retry while the coordinator is moving.
 
         Raises

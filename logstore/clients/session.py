@@ -149,7 +149,7 @@ class ProducerSession:
             transactional_id, producer = self._transactional_id, self._producer
             assert producer is not None
             try:
-                self._coordinator.ask(
+                self._coordinator.send(
                     lambda owner: owner.add_partitions(transactional_id, producer, new)
                 )
             except LogStoreError as error:
@@ -176,7 +176,7 @@ class ProducerSession:
             Nothing was written. The transaction must be aborted.
         """
         try:
-            self._coordinator.ask(lambda owner: self._send_offsets(owner, group, offsets))
+            self._coordinator.send(lambda owner: self._send_offsets(owner, group, offsets))
         except LogStoreError as error:
             self.fail(error)
             raise
@@ -310,7 +310,7 @@ class ProducerSession:
         self._raise_if_fatal()
         if self.state is SessionState.UNINITIALIZED:
             self._restart(
-                self._coordinator.ask(
+                self._coordinator.send(
                     lambda owner: owner.init_producer_id(transactional_id, self._timeout_ms)
                 )
             )
@@ -372,13 +372,13 @@ class ProducerSession:
         assert producer is not None
         try:
             if self._partitions:
-                self._coordinator.ask(
+                self._coordinator.send(
                     lambda owner: owner.end_transaction(transactional_id, producer, commit=commit)
                 )
                 self._partitions.clear()
             if self._wants_epoch:
                 self._restart(
-                    self._coordinator.ask(
+                    self._coordinator.send(
                         lambda owner: owner.init_producer_id(
                             transactional_id, self._timeout_ms, expected=producer
                         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from logstore.cleaner.strategy import Contest, Strategy
+from logstore.cleaner.strategy import KeySurvivors, Strategy
 from logstore.clients.records import ConsumerRecord, read_records
 
 if TYPE_CHECKING:
@@ -33,11 +33,13 @@ def latest_per_key(
     One record per key remains in memory, including tombstones, because an older version of a
     deleted key may follow.
     """
-    contest = Contest(Strategy.of(config))
+    survivors = KeySurvivors(Strategy.of(config))
     winners: dict[bytes, ConsumerRecord] = {}
     for record in records:
         key = record.key
-        if key is not None and contest.enter(key, record.offset, record.timestamp, record.headers):
+        if key is not None and survivors.enter(
+            key, record.offset, record.timestamp, record.headers
+        ):
             winners[key] = record
     rows = (record for record in winners.values() if record.value is not None)
     yield from sorted(rows, key=lambda record: record.offset)

@@ -218,7 +218,7 @@ class CoordinatorHost:
             The error name of each partition, or None if its marker is replicated. After an error
             in a cluster, `TransactionCoordinator.complete_prepared` is called later.
         """
-        errors, _ = write_markers(marker.request(partitions), _OnlyLeader(self._manager))
+        errors, _ = write_markers(marker.request(partitions), _SingleBroker(self._manager))
         return errors[marker.producer_id]
 
     def groups_of(self, coordinator: G, group_id: str) -> G:
@@ -251,7 +251,7 @@ class CoordinatorHost:
         return coordinator
 
 
-class _OnlyLeader:
+class _SingleBroker:
     """A single broker, which leads all partitions."""
 
     def __init__(self, manager: LogManager) -> None:

@@ -21,10 +21,10 @@ from logstore.coordinator.groups.consumer_member import (
 from logstore.coordinator.groups.consumer_membership import check_pattern
 from logstore.coordinator.groups.consumer_protocol import Subscription, encode_subscription
 from logstore.coordinator.groups.consumer_rules import (
-    Circumstances,
     GroupSettings,
     MigrationPolicy,
     Refusal,
+    RuleContext,
 )
 from logstore.coordinator.groups.requests import ConsumerHeartbeat, JoinRequest, SyncRequest
 from logstore.coordinator.groups.target import compute_target
@@ -75,7 +75,7 @@ class _Rules:
         )
         version = rng.randint(1, 3)
         self.topics = ClusterTopics(topics, version, rng.randint(1, version))
-        self.at = Circumstances(self.topics, settings, NOW_MS, NOW_MS * NS)
+        self.at = RuleContext(self.topics, settings, NOW_MS, NOW_MS * NS)
         self.group = self.random_group()
 
     def random_group(self) -> ConsumerGroup:

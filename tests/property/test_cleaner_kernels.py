@@ -3,7 +3,7 @@
 Kernels: `siphash128`, `map_put`, `map_get`, `scan_batches`,
 `read_control_types`, `map_batches`, `classify_batches`, `assemble_batches`, `write_kept_records`
 and `write_header`; beneath them `read_row_record`, `record_timestamp`, `record_fate`,
-`judge_records`, `choose_form`, `borrowed_map` and `absolute_offset`.
+`classify_records`, `choose_form`, `borrowed_map` and `absolute_offset`.
 """
 
 import hypothesis.strategies as st

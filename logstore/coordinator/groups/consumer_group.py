@@ -319,15 +319,15 @@ class ConsumerGroup:
     def deletion(self) -> list[Record]:
         """Return the tombstones of the group and of all its members."""
         group_id = self.group_id
-        by_member = [consumer_records.no_member(group_id, each) for each in self.members]
+        by_member = [consumer_records.member_tombstones(group_id, each) for each in self.members]
         return [
             *(records[0] for records in by_member),
             *(records[1] for records in by_member),
-            consumer_records.no_target(group_id),
+            consumer_records.target_epoch_tombstone(group_id),
             *(records[2] for records in by_member),
-            *(consumer_records.no_regex(group_id, each) for each in self.regexes),
-            consumer_records.no_partition_metadata(group_id),
-            consumer_records.no_group(group_id),
+            *(consumer_records.regex_tombstone(group_id, each) for each in self.regexes),
+            consumer_records.partition_metadata_tombstone(group_id),
+            consumer_records.group_tombstone(group_id),
         ]
 
     def enter(self, state: GroupState, now_ms: int) -> None:

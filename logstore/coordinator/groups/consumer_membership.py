@@ -22,9 +22,9 @@ from logstore.coordinator.groups.consumer_member import (
 )
 from logstore.coordinator.groups.consumer_rules import (
     NS_PER_MS,
-    Circumstances,
     Decision,
     Refusal,
+    RuleContext,
 )
 from logstore.coordinator.groups.group import Group, GroupState
 from logstore.coordinator.groups.requests import (
@@ -122,7 +122,7 @@ class ConsumerMembership:
             Restricts the group's patterns to topics that the member may describe. By default, it
             may describe all topics.
         """
-        at = self._circumstances(request.group_id)
+        at = self._context(request.group_id)
         try:
             consumer_rules.check_request(request, at.settings)
             if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
@@ -137,7 +137,7 @@ class ConsumerMembership:
         self,
         group: AnyGroup | None,
         request: ConsumerHeartbeat,
-        at: Circumstances,
+        at: RuleContext,
         may_describe: MayDescribe | None,
     ) -> ConsumerHeartbeatResult:
         records: list[consumer_records.Record] = []
@@ -171,11 +171,11 @@ class ConsumerMembership:
         return decision.result
 
     def _leave(
-        self, group: ConsumerGroup, request: ConsumerHeartbeat, at: Circumstances
+        self, group: ConsumerGroup, request: ConsumerHeartbeat, at: RuleContext
     ) -> ConsumerHeartbeatResult:
         member = consumer_rules.leaving_member(group, request)
         if request.member_epoch == LEAVE_STATIC_EPOCH:
-            decision = consumer_rules.leave_for_now(group, member)
+            decision = consumer_rules.leave_temporarily(group, member)
             self._write(group, decision.records)
             assert decision.result is not None
             return decision.result
@@ -190,7 +190,7 @@ class ConsumerMembership:
 
     def join(self, group: ConsumerGroup, request: JoinRequest, on_done: JoinCallback) -> str | None:
         """Add a classic member. Return an error name, or None on success."""
-        at = self._circumstances(request.group_id)
+        at = self._context(request.group_id)
         try:
             joined = migration.classic_join(group, request, at, check_pattern, self._new_member_id)
             if joined.downgrade is not None:
@@ -259,7 +259,7 @@ class ConsumerMembership:
                 members[member.member_id] = member
         if members:
             try:
-                self._remove(group, list(members.values()), self._circumstances(group.group_id))
+                self._remove(group, list(members.values()), self._context(group.group_id))
             except Refusal as refusal:
                 return [each or refusal.error for each in errors]
         return errors
@@ -301,7 +301,7 @@ class ConsumerMembership:
 
         The next heartbeat takes the topics into account.
         """
-        at = self._circumstances(group.group_id)
+        at = self._context(group.group_id)
         found = resolve_patterns(patterns, at.topics.names(), may_describe)
         decision = consumer_rules.resolve(group, found, at)
         try:
@@ -317,8 +317,8 @@ class ConsumerMembership:
 
     # -- changes ---------------------------------------------------------------------------
 
-    def _circumstances(self, group_id: str) -> Circumstances:
-        return Circumstances(
+    def _context(self, group_id: str) -> RuleContext:
+        return RuleContext(
             self._topics.current,
             self._settings_of(group_id),
             self._clock.now_ms(),
@@ -341,7 +341,7 @@ class ConsumerMembership:
             raise Refusal(error, f"the records of group {group.group_id} cannot be written")
         group.apply(records)
 
-    def _act(self, group: ConsumerGroup, decision: Decision, at: Circumstances) -> None:
+    def _act(self, group: ConsumerGroup, decision: Decision, at: RuleContext) -> None:
         """Set the timers after the records of a decision were written."""
         if decision.has_checked_topics:
             group.checked_version = at.topics.version
@@ -354,7 +354,7 @@ class ConsumerMembership:
                 self._watch_revocation(group, member)
 
     def _remove(
-        self, group: ConsumerGroup, members: Collection[ConsumerMember], at: Circumstances
+        self, group: ConsumerGroup, members: Collection[ConsumerMember], at: RuleContext
     ) -> None:
         """Remove members, and convert the group to a classic group if it may be downgraded.
 
@@ -457,7 +457,7 @@ class ConsumerMembership:
         """
         logger.info("group '%s': removing %s: %s", group.group_id, member_id, reason)
         try:
-            self._remove(group, [group.members[member_id]], self._circumstances(group.group_id))
+            self._remove(group, [group.members[member_id]], self._context(group.group_id))
         except Refusal as refusal:
             logger.warning("%s: %s cannot be removed: %s", group, member_id, refusal.message)
             return refusal.error == "NOT_COORDINATOR"

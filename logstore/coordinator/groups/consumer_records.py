@@ -115,12 +115,12 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
     return ConsumerGroupMetadataKey(group_id=group_id), value
 
 
-def no_group(group_id: str) -> Record:
+def group_tombstone(group_id: str) -> Record:
     """Return a group's tombstone."""
     return ConsumerGroupMetadataKey(group_id=group_id), None
 
 
-def no_partition_metadata(group_id: str) -> Record:
+def partition_metadata_tombstone(group_id: str) -> Record:
     """Return the tombstone of partition metadata, which Kafka 4.0 wrote."""
     return ConsumerGroupPartitionMetadataKey(group_id=group_id), None
 
@@ -133,7 +133,7 @@ def resolved_regex(group_id: str, pattern: str, resolved: ResolvedRegex) -> Reco
     return _regex_key(group_id, pattern), value
 
 
-def no_regex(group_id: str, pattern: str) -> Record:
+def regex_tombstone(group_id: str, pattern: str) -> Record:
     """Return the tombstone of a pattern."""
     return _regex_key(group_id, pattern), None
 
@@ -221,12 +221,12 @@ def target_epoch(group_id: str, epoch: int, now_ms: int) -> Record:
     return ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value
 
 
-def no_target(group_id: str) -> Record:
+def target_epoch_tombstone(group_id: str) -> Record:
     """Return the tombstone of the target assignment's epoch."""
     return ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None
 
 
-def no_member(group_id: str, member_id: str) -> list[Record]:
+def member_tombstones(group_id: str, member_id: str) -> list[Record]:
     """Return a member's tombstones, in the order that Kafka requires."""
     return [
         (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),

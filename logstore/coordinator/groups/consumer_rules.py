@@ -81,7 +81,7 @@ class GroupSettings(NamedTuple):
     regex_refresh_interval_ms: int = 600_000
 
 
-class Circumstances(NamedTuple):
+class RuleContext(NamedTuple):
     """The inputs of a rule other than the group and the request.
 
     Attributes
@@ -200,7 +200,7 @@ def check_room(group: ConsumerGroup, member_id: str, settings: GroupSettings) ->
 def heartbeat(
     group: ConsumerGroup,
     request: ConsumerHeartbeat,
-    at: Circumstances,
+    at: RuleContext,
     check_pattern: Callable[[str], None],
 ) -> Decision:
     """Handle a heartbeat, with which a member joins, resubscribes or revokes partitions.
@@ -302,7 +302,7 @@ def replace_static(
     group_id = group.group_id
     target = group.target_of(known.member_id)
     return member, [
-        *consumer_records.no_member(group_id, known.member_id),
+        *consumer_records.member_tombstones(group_id, known.member_id),
         consumer_records.member(group_id, member),
         consumer_records.target_assignment(group_id, member_id, target),
         consumer_records.current_assignment(group_id, member),
@@ -365,7 +365,7 @@ def update_member(
     updated: ConsumerMember,
     records: list[Record],
     reported: Reported | None,
-    at: Circumstances,
+    at: RuleContext,
     check_pattern: Callable[[str], None],
     *,
     bumps_for_regex: bool,
@@ -429,7 +429,7 @@ def _changed_regex(
     if before == after:
         return False, False
     if before and _subscribers(group, before) == 1:
-        records.append(consumer_records.no_regex(group.group_id, before))
+        records.append(consumer_records.regex_tombstone(group.group_id, before))
     if not after:
         return True, True
     if _subscribers(group, after) == 0:
@@ -458,7 +458,7 @@ def _checked_epoch(
     member: ConsumerMember,
     updated: ConsumerMember,
     records: list[Record],
-    at: Circumstances,
+    at: RuleContext,
     *,
     bumps: bool,
 ) -> int:
@@ -470,7 +470,7 @@ def _checked_epoch(
         epoch += 1
         records.append(consumer_records.group_epoch(group.group_id, epoch, metadata_hash))
     if group.has_partition_metadata:
-        records.append(consumer_records.no_partition_metadata(group.group_id))
+        records.append(consumer_records.partition_metadata_tombstone(group.group_id))
     return epoch
 
 
@@ -481,7 +481,7 @@ def _last_target(group: ConsumerGroup, member: ConsumerMember) -> Target:
     return NO_TARGET if known is None else group.target_of(known)
 
 
-def _may_assign(group: ConsumerGroup, at: Circumstances) -> bool:
+def _may_assign(group: ConsumerGroup, at: RuleContext) -> bool:
     """Return whether enough time has passed since the last target assignment."""
     interval_ms = at.settings.assignment_interval_ms
     if group.target_ms == 0 or interval_ms == 0:
@@ -490,7 +490,7 @@ def _may_assign(group: ConsumerGroup, at: Circumstances) -> bool:
     return at.now_ns >= assigned_ns + interval_ms * NS_PER_MS
 
 
-def _since(known_ns: int | None, stored_ms: int, at: Circumstances) -> int:
+def _since(known_ns: int | None, stored_ms: int, at: RuleContext) -> int:
     """Return the monotonic time of an event. A loaded group only has its Unix time."""
     return at.now_ns - (at.now_ms - stored_ms) * NS_PER_MS if known_ns is None else known_ns
 
@@ -501,7 +501,7 @@ def _new_target(
     updated: ConsumerMember,
     records: list[Record],
     epoch: int,
-    at: Circumstances,
+    at: RuleContext,
 ) -> Target:
     assignor = group.preferred_assignor(at.settings.assignors[0], member, updated)
     targets = compute_target(group, updated, at.topics, assignor)
@@ -518,7 +518,7 @@ def _reconciled(
     member: ConsumerMember,
     target: Target,
     target_epoch: int,
-    at: Circumstances,
+    at: RuleContext,
     reported: Reported | None,
     is_resubscribed: bool,
 ) -> ConsumerMember:
@@ -546,7 +546,7 @@ def _reconciled(
 
 
 def patterns_to_resolve(
-    group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, at: Circumstances
+    group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, at: RuleContext
 ) -> Collection[str]:
     """Return all patterns of a group if they must be resolved now, or no patterns if not.
 
@@ -574,9 +574,7 @@ def patterns_to_resolve(
     return sorted(patterns) if must_resolve else ()
 
 
-def resolve(
-    group: ConsumerGroup, found: Mapping[str, Iterable[str]], at: Circumstances
-) -> Decision:
+def resolve(group: ConsumerGroup, found: Mapping[str, Iterable[str]], at: RuleContext) -> Decision:
     """Store the topics that match a group's patterns. If they changed, start a new epoch."""
     records = []
     regexes = dict(group.regexes)
@@ -611,7 +609,7 @@ def leaving_member(group: ConsumerGroup, request: ConsumerHeartbeat) -> Consumer
     return check_static(known, request.member_id, request.instance_id)
 
 
-def leave_for_now(group: ConsumerGroup, member: ConsumerMember) -> Decision:
+def leave_temporarily(group: ConsumerGroup, member: ConsumerMember) -> Decision:
     """Let a static member leave temporarily. It keeps its partitions until its session expires."""
     away = member._replace(
         member_epoch=LEAVE_STATIC_EPOCH,
@@ -622,20 +620,20 @@ def leave_for_now(group: ConsumerGroup, member: ConsumerMember) -> Decision:
     return Decision([consumer_records.current_assignment(group.group_id, away)], result)
 
 
-def remove(
-    group: ConsumerGroup, members: Collection[ConsumerMember], at: Circumstances
-) -> Decision:
+def remove(group: ConsumerGroup, members: Collection[ConsumerMember], at: RuleContext) -> Decision:
     """Remove members and start a new epoch."""
     group_id = group.group_id
     records: list[Record] = []
     counts = group.subscriptions.copy()
     for member in members:
-        records += consumer_records.no_member(group_id, member.member_id)
+        records += consumer_records.member_tombstones(group_id, member.member_id)
         counts[Subscription.of(member)] -= 1
     left = set(+counts)
     patterns = {each.regex for each in left}
     gone = {member.regex for member in members if member.regex} - patterns
-    records += (consumer_records.no_regex(group_id, each) for each in sorted(filter(None, gone)))
+    records += (
+        consumer_records.regex_tombstone(group_id, each) for each in sorted(filter(None, gone))
+    )
     metadata_hash = at.topics.hash_of(topics_of(left, group.regexes))
     epoch = group.group_epoch + 1
     records.append(consumer_records.group_epoch(group_id, epoch, metadata_hash))

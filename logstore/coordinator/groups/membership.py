@@ -398,7 +398,7 @@ class ClassicMembership:
     def _wait_for_first(self, group: Group, delay_ms: int, left_ms: int) -> None:
         """Delay a group's first rebalance. Each new member extends the delay."""
 
-        def over(group: Group) -> None:
+        def on_delay_elapsed(group: Group) -> None:
             if group.has_new_member and left_ms > 0:
                 group.has_new_member = False
                 step_ms = min(self._config.group_initial_rebalance_delay_ms, left_ms)
@@ -407,20 +407,22 @@ class ClassicMembership:
                 self._complete_join(group)
 
         group.is_delayed = True
-        self._wait(group, delay_ms, "group-initial-rebalance", over)
+        self._wait(group, delay_ms, "group-initial-rebalance", on_delay_elapsed)
 
     def _wait_for_joins(self, group: Group) -> None:
         group.is_delayed = False
         self._wait(group, group.rebalance_timeout_ms, "group-rebalance", self._complete_join)
 
-    def _wait(self, group: Group, delay_ms: int, name: str, over: Callable[[Group], None]) -> None:
-        """Call `over` after a delay, unless this wait of the group has ended earlier."""
+    def _wait(
+        self, group: Group, delay_ms: int, name: str, on_delay_elapsed: Callable[[Group], None]
+    ) -> None:
+        """Call `on_delay_elapsed` after a delay, unless this wait has ended earlier."""
         group.round += 1
         round_number = group.round
 
         def run() -> None:
             if group.round == round_number and group.state is not DEAD:
-                over(group)
+                on_delay_elapsed(group)
 
         self._timers.after(delay_ms, name, run)
 

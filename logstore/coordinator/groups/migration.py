@@ -28,10 +28,10 @@ from logstore.coordinator.groups.consumer_protocol import (
     encode_assignment,
 )
 from logstore.coordinator.groups.consumer_rules import (
-    Circumstances,
     Decision,
     MigrationPolicy,
     Refusal,
+    RuleContext,
     check_room,
     check_static,
     replace_static,
@@ -283,7 +283,7 @@ class ClassicJoin(NamedTuple):
 def classic_join(
     group: ConsumerGroup,
     request: JoinRequest,
-    at: Circumstances,
+    at: RuleContext,
     check_pattern: Callable[[str], None],
     new_member_id: Callable[[], str],
 ) -> ClassicJoin:

@@ -99,10 +99,10 @@ def assign_uniform(group: AssignedGroup) -> Targets:
     """Balance the number of partitions per member, moving as few partitions as possible."""
     if not any(each.topic_ids for each in group.members.values()):
         return {}
-    return _assign_same(group) if group.is_homogeneous else _Balancing(group).assign()
+    return _assign_same(group) if group.is_homogeneous else _Balancer(group).assign()
 
 
-class _Share:
+class _MemberPartitions:
     """The partitions of a member, copied on the first change."""
 
     def __init__(self, target: Target) -> None:
@@ -153,11 +153,11 @@ def _assign_same(group: AssignedGroup) -> Targets:
         if not group.is_assigned(topic_id, number)
     ]
     quota, extras = divmod(sum(len(partitions[each]) for each in topic_ids), len(member_ids))
-    shares: dict[str, _Share] = {}
+    shares: dict[str, _MemberPartitions] = {}
     unfilled: list[tuple[str, int]] = []
     for position, member_id in enumerate(member_ids):
         target = group.members[member_id].target
-        share = shares[member_id] = _Share(target)
+        share = shares[member_id] = _MemberPartitions(target)
         takes_extra = extras > 0
         room = quota + takes_extra
         for topic_id in java_id_order(target):
@@ -185,7 +185,7 @@ def _assign_same(group: AssignedGroup) -> Targets:
     return {member_id: share.target() for member_id, share in shares.items()}
 
 
-class _Balancing:
+class _Balancer:
     """Assigns partitions to members that have different subscriptions.
 
     Members keep the partitions of topics to which they are subscribed. An unassigned partition is
@@ -200,7 +200,7 @@ class _Balancing:
         for index, member_id in enumerate(self._member_ids):
             for topic_id in group.members[member_id].topic_ids:
                 self._subscribers.setdefault(topic_id, []).append(index)
-        self._shares: list[_Share] = []
+        self._shares: list[_MemberPartitions] = []
         self._sizes: list[int] = []
         self._owners: dict[str, dict[int, int]] = {
             topic_id: dict.fromkeys(group.partitions[topic_id], -1)
@@ -217,7 +217,7 @@ class _Balancing:
         }
         for topic_id in sorted((each for each in free if free[each]), key=self._rank):
             # Each assignment only increases a size, so the order of the queue remains valid.
-            queue = _Poorest(self._sizes, self._in_order(topic_id))
+            queue = _LeastLoaded(self._sizes, self._in_order(topic_id))
             for number in free[topic_id]:
                 self._move(topic_id, number, queue.next())
         shared = [each for each, indices in self._subscribers.items() if len(indices) > 1]
@@ -238,7 +238,7 @@ class _Balancing:
 
     def _keep(self, index: int, member_id: str) -> None:
         member = self._group.members[member_id]
-        share = _Share(member.target)
+        share = _MemberPartitions(member.target)
         size = 0
         for topic_id, numbers in member.target.items():
             if topic_id not in member.topic_ids:
@@ -278,8 +278,8 @@ class _Balancing:
         owned: dict[int, list[int]] = {}
         for number, owner in self._owners[topic_id].items():
             owned.setdefault(owner, []).append(number)
-        poorest = _Poorest(self._sizes, order)
-        richest = _Richest(self._sizes, order)
+        poorest = _LeastLoaded(self._sizes, order)
+        richest = _MostLoaded(self._sizes, order)
         has_moved = False
         while poorest.level + 1 < richest.level:
             giver = richest.next(owned)
@@ -294,7 +294,7 @@ class _Balancing:
         return has_moved
 
 
-class _Poorest:
+class _LeastLoaded:
     """Returns the member with the fewest partitions, which gets the next partition.
 
     Parameters
@@ -330,7 +330,7 @@ class _Poorest:
         return self._order[self._next - 1]
 
 
-class _Richest:
+class _MostLoaded:
     """Returns the member with the most partitions, which gives up a partition.
 
     As in Kafka, a member without a partition of the topic is swapped with the last member of the

@@ -806,7 +806,7 @@ def test_records_of_earlier_releases_are_read():
     key, value = consumer_records.current_assignment("g", member)
     value.assigned_partitions[0].assignment_epochs = []
     group = ConsumerGroup("g")
-    group.apply([(key, value), consumer_records.no_partition_metadata("g")])
+    group.apply([(key, value), consumer_records.partition_metadata_tombstone("g")])
     assert group.members["m"].assigned == {topic_id: {0: 3, 1: 3}}
     assert not group.has_partition_metadata
 
