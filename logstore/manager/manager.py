@@ -138,7 +138,7 @@ class LogManager:
             )
             self.topics = TopicAdmin(self.registry, self.catalog, self.services, self._lock)
             if not read_only:
-                self.topics.give_ids()
+                self.topics.assign_missing_ids()
                 self.topics.finish_deletions()
                 threads = broker_config.num_recovery_threads_per_data_dir
                 self.registry.load_unclean(on_load, threads)

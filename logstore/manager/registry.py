@@ -184,12 +184,12 @@ class LogRegistry:
     def reopen(self, topic_partition: TopicPartition, attempt: int, error: Exception) -> Log | None:
         """Reopen an unreadable log. Return None if that would not help.
 
-        See `LogDirectory.may_reopen` and `pass_over`.
+        See `LogDirectory.may_reopen` and `skip_damage`.
         """
         directory = self.directory_of(topic_partition)
         if not (
             directory.may_reopen(topic_partition, attempt)
-            or directory.pass_over(topic_partition, error)
+            or directory.skip_damage(topic_partition, error)
         ):
             return None
         self._logs.pop(topic_partition).close()
@@ -272,12 +272,12 @@ class LogRegistry:
                 replicated=self.is_replicated,
             )
         if log.log_start_offset < directory.log_starts.get(topic_partition, 0):
-            self._forget_log_start(directory, log)
+            self._replace_ignored_log_start(directory, log)
         if found_id is not None or topic.adopted or self._read_only or topic.id is None:
             return _Opened(log, None)
         return _Opened(log, decode_topic_id(topic.id))
 
-    def _forget_log_start(self, directory: LogDirectory, log: Log) -> None:
+    def _replace_ignored_log_start(self, directory: LogDirectory, log: Log) -> None:
         """Replace a log start that was ignored on loading, before the log grows beyond it."""
         directory.log_starts.pop(log.topic_partition)
         if not self._read_only:

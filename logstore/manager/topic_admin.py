@@ -236,7 +236,7 @@ class TopicAdmin:
             partitions = self._registry.partitions_of(topic)
             for directory in {self._registry.directory_of(tp) for tp in partitions}:
                 with directory.guard("cannot write the cleaner checkpoint"):
-                    directory.step_back_cleaner_offsets(topic)
+                    directory.redirty_last_cleaned(topic)
         for log in self._registry.open_logs_of(topic):
             log.set_config(config)
         self._services.events.config_changed.emit(topic)
@@ -324,7 +324,7 @@ class TopicAdmin:
                 config = effective_config(topic.configs, self._catalog.broker_config)
                 self._delete(topic.name, config.file_delete_delay_ms)
 
-    def give_ids(self) -> None:
+    def assign_missing_ids(self) -> None:
         """Assign ids to the topics that an older version stored without ids.
 
         Skipped while a directory is offline, because its folders may contain the id.

@@ -406,7 +406,7 @@ class LogDirectory:
         folder = self.partition_path(topic_partition)
         reached_offset = self.high_watermarks.get(topic_partition, 0)
 
-        def keep_reached_offset(offset: int) -> None:
+        def store_reached_offset(offset: int) -> None:
             if not self.read_only:
                 self._rewrite(REPLICATION_OFFSETS, {topic_partition: offset})
 
@@ -441,7 +441,7 @@ class LogDirectory:
                     small_file_max_bytes=broker_config.logstore_small_file_max_bytes,
                     reached_offset=reached_offset,
                     high_watermark=reached_offset if replicated else None,
-                    keep_reached_offset=keep_reached_offset if runtime is self.runtime else None,
+                    store_reached_offset=store_reached_offset if runtime is self.runtime else None,
                     on_damage=self._on_damage,
                     keep_below=keep_below,
                     surveys=topic_partition in self._surveyed,
@@ -453,7 +453,7 @@ class LogDirectory:
             try:
                 return load(finding_level)
             except (CorruptionError, UnsupportedFormatError, SegmentOverflowError) as error:
-                if not self.pass_over(topic_partition, error):
+                if not self.skip_damage(topic_partition, error):
                     raise
             return load(finding_level)
 
@@ -480,7 +480,7 @@ class LogDirectory:
         logs = [name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)]
         return any(f"{stem}{INDEX_SUFFIX}" not in names for stem in logs)
 
-    def pass_over(self, topic_partition: TopicPartition, error: Exception) -> bool:
+    def skip_damage(self, topic_partition: TopicPartition, error: Exception) -> bool:
         """Permit reopening a partition without its damage. Return False if that cannot help.
 
         Parameters
@@ -494,7 +494,9 @@ class LogDirectory:
         is_new = topic_partition not in self._surveyed
         if not (self._on_damage is OnDamage.PASS_OVER and is_damage and is_new):
             return False
-        logger.info("%s: looked at batch by batch, since %s", topic_partition, error)
+        logger.info(
+            "%s: surveyed batch by batch, because it is damaged: %s", topic_partition, error
+        )
         self.survey(topic_partition)
         return True
 
@@ -625,11 +627,11 @@ class LogDirectory:
             self._rewrite(RECOVERY_POINTS, {topic_partition: offset})
             self._written.clear()
 
-    def step_back_cleaner_offsets(self, topic: str) -> None:
+    def redirty_last_cleaned(self, topic: str) -> None:
         """Make the last cleaned offset of a topic's partitions dirty again."""
         with self._checkpointing:
             stored = self._read(CLEANER_OFFSETS)
-            lowered = {tp: stepped_back(end) for tp, end in stored.items() if tp.topic == topic}
+            lowered = {tp: redirtied(end) for tp, end in stored.items() if tp.topic == topic}
             if lowered:
                 self._rewrite(CLEANER_OFFSETS, lowered)
 
@@ -689,9 +691,9 @@ class LogDirectory:
             fs.sync_dir(self.path)
             due = self.runtime.clock.monotonic_ms() + delay_ms
             self._folder_deletions.append(_FolderDeletion(due, target))
-        self.disown(topic_partition)
+        self.forget_partition(topic_partition)
 
-    def disown(self, topic_partition: TopicPartition) -> None:
+    def forget_partition(self, topic_partition: TopicPartition) -> None:
         """Forget a partition without changing its files."""
         self._new.discard(topic_partition)
         self._at_rest.discard(topic_partition)
@@ -795,7 +797,7 @@ def in_use_error(fs: FileSystem, path: str) -> KafkaStorageError:
     return KafkaStorageError(f"data directory {path} is in use: {holder} holds the lock of {lock}")
 
 
-def stepped_back(cleaner_offset: int) -> int:
+def redirtied(cleaner_offset: int) -> int:
     """Return the first dirty offset that makes the last cleaned record dirty again."""
     return max(0, cleaner_offset - 1)
 

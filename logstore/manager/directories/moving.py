@@ -134,7 +134,7 @@ class PartitionMove:
             try:
                 self._source.retire(self._tp, self._log.config.file_delete_delay_ms)
             finally:
-                self._source.disown(self._tp)
+                self._source.forget_partition(self._tp)
             self._source.forget_retired()
             self._source.note_move(self._tp, None)
 
@@ -189,7 +189,7 @@ class PartitionMove:
     def _undo(self) -> None:
         """Resume the source. A failed disk is left alone until the next start cleans it up."""
         source, target = self._source, self._target
-        target.disown(self._tp)
+        target.forget_partition(self._tp)
         with suppress(KafkaStorageError):
             if source.is_online and self._tp in source.moves:
                 with source.guard(self._what):
@@ -213,7 +213,7 @@ def _is_leftover(name: str) -> bool:
 # --- start ------------------------------------------------------------------------------------
 
 
-def settle_moves(directories: Sequence[LogDirectory]) -> None:
+def recover_moves(directories: Sequence[LogDirectory]) -> None:
     """Determine the location of each partition whose move was interrupted.
 
     When this returns, no partition is in two directories because of a move. Unless the directories
@@ -228,7 +228,7 @@ def settle_moves(directories: Sequence[LogDirectory]) -> None:
     for source in directories:
         if source.is_online:
             for tp, move in sorted(source.moves.items()):
-                _HalfMove(directories, source, tp, move).settle()
+                _InterruptedMove(directories, source, tp, move).recover()
     for directory in directories:
         for name in sorted(directory.futures):
             path = f"{directory.path}/{name}"
@@ -237,7 +237,7 @@ def settle_moves(directories: Sequence[LogDirectory]) -> None:
             logger.log(level, "%s is left alone: only a broker knows what to do with it", path)
 
 
-class _HalfMove:
+class _InterruptedMove:
     """A recorded move found when a directory is opened."""
 
     def __init__(
@@ -262,10 +262,12 @@ class _HalfMove:
             and topic_partition in directory.partitions
         ]
 
-    def settle(self) -> None:
+    def recover(self) -> None:
         """Complete or undo the move, or withhold the partition if neither is safe."""
         is_here = self._tp in self._source.partitions
-        doubt = self._doubt() if is_here and not (self._move.undone or self._copies) else None
+        doubt = (
+            self._reason_unknown() if is_here and not (self._move.undone or self._copies) else None
+        )
         if doubt is not None:
             logger.error("%s in %s is withheld: %s", self._tp, self._source.path, doubt)
             self._source.withheld[self._tp] = doubt
@@ -292,7 +294,7 @@ class _HalfMove:
         else:
             source.note_move(self._tp, None)
 
-    def _doubt(self) -> str | None:
+    def _reason_unknown(self) -> str | None:
         """Return why it is unknown whether the partition is in the target, or None if known."""
         target, where = self._target, self._move.target
         offline = [directory.path for directory in self._all if not directory.is_online]
@@ -307,14 +309,16 @@ class _HalfMove:
 
     def _drop(self, directory: LogDirectory) -> None:
         """Retire the invalid copy."""
-        logger.info("%s in %s gives way to its other copy", self._tp, directory.path)
+        logger.info(
+            "%s in %s is removed, because its other copy is current", self._tp, directory.path
+        )
 
         def retire(directory: LogDirectory) -> None:
             directory.retire(self._tp, directory.file_delete_delay_ms)
             directory.forget_retired()
 
         self._change(directory, retire)
-        directory.disown(self._tp)
+        directory.forget_partition(self._tp)
 
     def _change(self, directory: LogDirectory, change: Callable[[LogDirectory], None]) -> None:
         """Apply a change unless read-only. A failure takes the directory offline."""

@@ -11,7 +11,7 @@ from logstore.config.dynamic import Layer, merge_layers
 from logstore.config.overrides import effective_config
 from logstore.errors import InvalidConfigurationError
 from logstore.manager.directories.directory import LogDirectory, partition_folders
-from logstore.manager.directories.moving import settle_moves
+from logstore.manager.directories.moving import recover_moves
 from logstore.manager.topics.catalog import TopicCatalog
 from logstore.manager.topics.partitions import PartitionMap
 from logstore.manager.topics.store import TopicStore
@@ -70,7 +70,7 @@ def open_directories(
         store = TopicStore(runtime.fs, log_dirs[0], max_bytes, is_tolerant=tolerant)
         in_force = _with_stored(broker_config, store)
         catalog = TopicCatalog(store, homes, in_force, is_tolerant=tolerant)
-        settle_moves(directories)
+        recover_moves(directories)
         _find_partitions(directories, homes)
     except BaseException:
         close_unused(directories)

@@ -122,7 +122,7 @@ class PartitionFiles:
         self._listing = None
         self._unsettled = True
 
-    def settle(self) -> None:
+    def sync_names(self) -> None:
         """Fsync the directory, so that no later change survives a crash without the earlier ones.
 
         A crash between two stages must leave a state that the next start reads the same way.
@@ -160,10 +160,10 @@ def remove_leftovers(files: PartitionFiles, *, keeps_cleaned: bool = False) -> N
         for path, parts in files.listed(state=SWAP_SUFFIX):
             if parts.base_offset >= lowest:
                 files.remove(path, "removed_leftover", "its swap did not get to all files")
-        files.settle()  # a `.swap` without any `.cleaned` counts as complete
+        files.sync_names()  # a `.swap` without any `.cleaned` counts as complete
     for path, _ in cleaned:
         files.remove(path, "removed_leftover", "the cleaning that wrote it did not finish")
-    files.settle()
+    files.sync_names()
 
 
 def finish_swaps(files: PartitionFiles) -> None:
@@ -191,7 +191,7 @@ def finish_swaps(files: PartitionFiles) -> None:
                 continue
             if superseded:
                 files.remove(path, "finished_swap", "complete new segments replace it")
-        files.settle()  # superseded files must not reappear next to their replacement
+        files.sync_names()  # superseded files must not reappear next to their replacement
     swapped = files.listed(state=SWAP_SUFFIX)
     for bases in from_both_ends({parts.base_offset for _, parts in swapped}):
         for path, parts in swapped:
@@ -200,7 +200,7 @@ def finish_swaps(files: PartitionFiles) -> None:
                 files.note("finished_swap", target, "renamed from .swap")
                 files.fs.rename(path, target)
                 files.changed()
-        files.settle()
+        files.sync_names()
 
 
 def _next_offset(fs: FileSystem, path: str, base_offset: int) -> int:

@@ -101,7 +101,7 @@ class LogLoader:
         self._refuse_old_formats()
         remove_leftovers(self.files, keeps_cleaned=self.request.keeps_cleaned)
         if self.request.surveys:
-            from logstore.storage.loading.surveyed import survey_files  # see `_judge_overlaps`
+            from logstore.storage.loading.surveyed import survey_files  # see `_check_overlaps`
 
             self._surveyed = survey_files(self.files, self.config, self.clean)
         else:
@@ -113,7 +113,7 @@ class LogLoader:
                 self.fs.sync_dir(directory_of(self.directory))
             self._create_segment(self.log_start_offset)
         is_deleted = self.directory.endswith(DELETE_DIR_SUFFIX)
-        self._judge_log_start()
+        self._check_log_start()
         if not self.clean and not is_deleted:
             self._recover_segments()
         end_offset = self._find_end()
@@ -185,7 +185,7 @@ class LogLoader:
             if self.files.irregular(path) is FileKind.DIRECTORY:
                 raise KafkaStorageError(f"{path} is a folder; expected an index file")
 
-    def _judge_overlaps(self) -> None:
+    def _check_overlaps(self) -> None:
         """Check whether the offset ranges of adjacent segments overlap.
 
         No other check detects this, because a reader leaves a segment at the base offset of the
@@ -219,7 +219,7 @@ class LogLoader:
             if leftover.is_whole:
                 text = leftover_text(leftover.path, leftover.first_offset)
                 self._drop_segment(old, text, "leftover_segment")
-        self.files.settle()
+        self.files.sync_names()
 
     # -- steps 5 to 7: segments ----------------------------------------------------------
 
@@ -242,17 +242,17 @@ class LogLoader:
                 self.fs.open(segment.time_index.path, create=True).close()
             has_index = INDEX_SUFFIX in kinds and segment.base_offset not in self._useless
             if self.clean and segment is self.segments.active and has_index:
-                self._judge_tail(segment)
+                self._check_tail(segment)
             if reason := self._index_damage(segment, kinds):
                 surveyed = self._surveyed
                 if surveyed is None or segment.log_path not in surveyed.bounds:
                     self.files.note("rebuilt_index", segment.log_path, reason)
                 self._rebuild_indexes(segment)
-        self.files.settle()
+        self.files.sync_names()
         if self.request.on_damage is not OnDamage.RECOVER and not self.request.surveys:
-            self._judge_overlaps()
+            self._check_overlaps()
 
-    def _judge_tail(self, segment: LogSegment) -> None:
+    def _check_tail(self, segment: LogSegment) -> None:
         """Truncate the end of the active segment if it is a torn batch.
 
         Records appended after a torn batch could not be read. That is also true of a damaged end,
@@ -388,7 +388,7 @@ class LogLoader:
         """
         state = self._producer_state_at(segment.base_offset, latest)
         recovery = recover_segment(
-            segment, state, self.epochs, before_cut=partial(self._judge_cut, segment, before_cut)
+            segment, state, self.epochs, before_cut=partial(self._check_cut, segment, before_cut)
         )
         if recovery.must_split:
             return recovery
@@ -415,7 +415,7 @@ class LogLoader:
                 reason = f"{reason}; {lost} after it lost"
             self._note_cut(path, recovery.valid_bytes, recovery.truncated_bytes, reason)
 
-    def _judge_cut(
+    def _check_cut(
         self, segment: LogSegment, drop: Callable[[], None] | None, recovery: SegmentRecovery
     ) -> None:
         """Allow or refuse a cut, depending on the valid batches after it. If allowed, call `drop`.
@@ -427,7 +427,7 @@ class LogLoader:
         DataLossError
             The truncation would remove valid batches below `keep_below`.
         """
-        from logstore.storage.loading.damage import (  # see `_judge_overlaps`
+        from logstore.storage.loading.damage import (  # see `_check_overlaps`
             is_followed,
             lost_behind,
         )
@@ -470,7 +470,7 @@ class LogLoader:
             segment,
             self.config,
             recovery=recovery,
-            before_cut=partial(self._judge_cut, segment, before_cut),
+            before_cut=partial(self._check_cut, segment, before_cut),
         )
         if recovery is not None:
             self._note_recovery(path, recovery)
@@ -518,7 +518,7 @@ class LogLoader:
 
     # -- steps 8 and 9: unclean stop, lost data ------------------------------------------
 
-    def _judge_log_start(self) -> None:
+    def _check_log_start(self) -> None:
         """Ignore a log start offset that is above any offset the log has reached.
 
         The checkpoint is damaged or belongs to a different log, and applying it would delete all
@@ -551,12 +551,12 @@ class LogLoader:
             )
         elif has_lost:
             # After a crash, no other evidence remains. The next start must accept the log start.
-            self._keep_reached(start)
+            self._store_reached(start)
 
-    def _keep_reached(self, offset: int) -> None:
+    def _store_reached(self, offset: int) -> None:
         """Store durably that the log once reached an offset, unless this is already stored."""
-        if self._reached_offset < offset and self.request.keep_reached_offset is not None:
-            self.request.keep_reached_offset(offset)
+        if self._reached_offset < offset and self.request.store_reached_offset is not None:
+            self.request.store_reached_offset(offset)
             self._reached_offset = offset
 
     def _recover_segments(self) -> None:
@@ -598,10 +598,10 @@ class LogLoader:
 
         First, store the end offset of these segments as reached by the log.
         """
-        self._keep_reached(self.log_start_offset)
+        self._store_reached(self.log_start_offset)
         for segment in segments:
             self._drop_segment(segment, f"it follows the cut in segment {cut_base_offset}")
-        self.files.settle()
+        self.files.sync_names()
 
     def _drop_segment(
         self, segment: LogSegment, detail: str, action: str = "removed_segment"
@@ -616,7 +616,7 @@ class LogLoader:
         detail = f"the log ends at {end_offset}, below the log start {self.log_start_offset}"
         for segment in self.segments.view:
             self._drop_segment(segment, detail)
-        self.files.settle()
+        self.files.sync_names()
         self.epochs.clear(flush=True)
         self.producer_state.truncate_fully_and_start_at(self.log_start_offset)
         self._create_segment(self.log_start_offset)
@@ -746,7 +746,7 @@ def open_log(runtime: Runtime, request: LoadRequest) -> Log:
             recovery_point=log.recovery_point,
             log_start_offset=log.log_start_offset,
             reached_offset=max(log.log_end.offset, log.log_start_offset),
-            keep_reached_offset=None,
+            store_reached_offset=None,
             high_watermark=None if log.offsets.is_alone else log.high_watermark,
             on_damage=OnDamage.RECOVER,
             keep_below=0,

@@ -37,7 +37,7 @@ class LoadRequest:
         Maximum size of files that are read as a whole.
     reached_offset : int
         An offset that the log once reached, from the stored high watermark, or 0 if unknown.
-    keep_reached_offset : callable, optional
+    store_reached_offset : callable, optional
         Stores such an offset durably, before recovery or a crash removes the other evidence.
     high_watermark : int, optional
         The stored high watermark of a replica, which the leader advances later. By default it is
@@ -66,7 +66,7 @@ class LoadRequest:
     finding_level: int = logging.WARNING
     small_file_max_bytes: int = SMALL_FILE_MAX_BYTES
     reached_offset: int = 0
-    keep_reached_offset: Callable[[int], None] | None = None
+    store_reached_offset: Callable[[int], None] | None = None
     high_watermark: int | None = None
     on_damage: OnDamage = OnDamage.RECOVER
     keep_below: int = 0

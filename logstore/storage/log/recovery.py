@@ -259,7 +259,7 @@ class _Scan:
                     break
                 last = first + delta
                 if not last_offset < first <= last <= span_end:
-                    span_end = self._judge_jump(first, last, last_offset, chunk_start + start)
+                    span_end = self._check_jump(first, last, last_offset, chunk_start + start)
                 if producer_id >= 0:
                     self._follow(data[start:stop], chunk_start + start)
                 if max_timestamp > largest_timestamp:
@@ -288,7 +288,7 @@ class _Scan:
         if aborted is not None:
             self.aborted.append(aborted)
 
-    def _judge_jump(self, first: int, last: int, previous: int, position: int) -> int:
+    def _check_jump(self, first: int, last: int, previous: int, position: int) -> int:
         """Accept a batch beyond the segment's range, or raise an error if it is misplaced.
 
         The CRC does not cover the base offset, so a damaged base offset is detected here.

@@ -120,7 +120,7 @@ class LogSegment(SegmentFiles):
         # that needs neither an index entry nor a roll. None until computed.
         self._runway: tuple[int, int, int, int] | None = None
         self._rebuilt_index: OffsetIndex | None = None
-        self._mending = runtime.lock()
+        self._rebuild_lock = runtime.lock()
         self.roll_jitter_ms = draw_roll_jitter(config, runtime.rng)
 
     def __repr__(self) -> str:
@@ -550,7 +550,7 @@ class LogSegment(SegmentFiles):
         """
         entry = self._index.lookup(offset)
         if entry.position and self.offset_index.loaded_entries and not self.holds(entry):
-            entry = self._mended(entry).lookup(offset)
+            entry = self._rebuild_index_after(entry).lookup(offset)
         return entry.position
 
     def is_index_end_sound(self, last_offset: int | None) -> bool:
@@ -620,22 +620,22 @@ class LogSegment(SegmentFiles):
     def _index(self) -> OffsetIndex:
         return self.offset_index if self._rebuilt_index is None else self._rebuilt_index
 
-    def _mended(self, lie: OffsetPosition) -> OffsetIndex:
+    def _rebuild_index_after(self, wrong_entry: OffsetPosition) -> OffsetIndex:
         """Rebuild the offset index in memory after a wrong entry was found.
 
         Valid entries after a damaged batch, where the `.log` cannot be walked, are retained.
         """
         index = self.offset_index
-        with self._mending:
+        with self._rebuild_lock:
             # Use the index if another reader has already rebuilt it, unless it was truncated since
             # then.
-            if self._rebuilt_index is not None and lie not in self._rebuilt_index:
+            if self._rebuilt_index is not None and wrong_entry not in self._rebuilt_index:
                 return self._rebuilt_index
             logger.warning(
                 "%s: no batch of offset %d or below at position %d: the index is rebuilt",
                 index.path,
-                lie.offset,
-                lie.position,
+                wrong_entry.offset,
+                wrong_entry.position,
             )
             rebuilt = OffsetIndex(
                 MemoryFileSystem(),
@@ -728,7 +728,7 @@ class LogSegment(SegmentFiles):
         """Return an indexed offset at least `size` bytes after `start`, or None if none is."""
         bound = self._index.fetch_upper_bound_offset(start, size)
         if bound is not None and self.offset_index.loaded_entries and not self.holds(bound):
-            bound = self._mended(bound).fetch_upper_bound_offset(start, size)
+            bound = self._rebuild_index_after(bound).fetch_upper_bound_offset(start, size)
         return None if bound is None else bound.offset
 
     def collect_aborted_txns(

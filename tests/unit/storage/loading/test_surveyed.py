@@ -223,7 +223,7 @@ def test_a_surveyed_log_is_not_reloaded_from_files_that_it_does_not_show(world):
 def test_the_defaults_of_a_request_recover_everything(world):
     found = request(world)
     assert (found.recovery_point, found.log_start_offset, found.reached_offset) == (0, 0, 0)
-    assert (found.keep_below, found.high_watermark, found.keep_reached_offset) == (0, None, None)
+    assert (found.keep_below, found.high_watermark, found.store_reached_offset) == (0, None, None)
     assert (found.on_damage, found.surveys, found.keeps_cleaned) == (OnDamage.RECOVER, False, False)
     assert (found.producer_id_expiration_ms, found.finding_level) == (86_400_000, 30)
     assert found.small_file_max_bytes == 64 << 20

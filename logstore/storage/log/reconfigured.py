@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
 
 
-class SupposedLog(Log):
+class ReconfiguredLog(Log):
     """A log as if its topic had a different configuration.
 
     It shares the current state of the log and is closed with it. No file is opened or copied.
@@ -29,10 +29,10 @@ class SupposedLog(Log):
 
     def __init__(self, log: Log, config: LogConfig) -> None:
         self.__dict__ = log.__dict__
-        self._supposed = config
+        self._hypothetical = config
         self.lifetime.add(self)
 
     @property
     def config(self) -> LogConfig:  # type: ignore[override]  # nobody sets it
         """The hypothetical configuration."""
-        return self._supposed
+        return self._hypothetical
