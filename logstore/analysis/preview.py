@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
     from logstore.storage.log.retention import RetentionDecision
 
-_STANDING = ("policy", "cleaner_disabled", "uncleanable", "empty")
+_INDEPENDENT_GATES = ("policy", "cleaner_disabled", "uncleanable", "empty")
 """Gates that prevent any cleaning pass, regardless of dirty ratio and lags."""
 
 
 # -- new settings ------------------------------------------------------------------------------
 
 
-class Supposition(NamedTuple):
+class HypotheticalConfigs(NamedTuple):
     """Hypothetical configs of a broker and its topics.
 
     Attributes
@@ -75,9 +75,9 @@ class Supposition(NamedTuple):
     notes: tuple[str, ...]
 
 
-def suppose_topic(
+def hypothetical_topic_configs(
     manager: LogManager, topic: str, set_configs: Mapping[str, object], unset: Iterable[str]
-) -> Supposition:
+) -> HypotheticalConfigs:
     """Return the configs after a topic change; see `alter_configs`.
 
     Raises
@@ -93,12 +93,12 @@ def suppose_topic(
         describe(catalog.overrides(topic), broker_config), describe(overrides, broker_config)
     )
     config = effective_config(overrides, broker_config)
-    return Supposition(broker_config, {topic: config}, changed, notes)
+    return HypotheticalConfigs(broker_config, {topic: config}, changed, notes)
 
 
-def suppose_broker(
+def hypothetical_broker_configs(
     manager: LogManager, changes: Mapping[str, object], layer: Layer = Layer.BROKER
-) -> Supposition:
+) -> HypotheticalConfigs:
     """Return the configs after a broker change; see `alter_broker_configs`.
 
     Raises
@@ -114,7 +114,7 @@ def suppose_broker(
             configs[topic.name] = then
     now = describe_broker_values(catalog.broker_config)
     changed = changes_between(now, describe_broker_values(config))
-    return Supposition(config, configs, changed, notes)
+    return HypotheticalConfigs(config, configs, changed, notes)
 
 
 # -- their effect ------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class Budget:
 
 def preview(
     broker: Cleaned,
-    supposition: Supposition,
+    hypothetical: HypotheticalConfigs,
     topic: str | None = None,
     partition: int | None = None,
     *,
@@ -275,7 +275,7 @@ def preview(
     """Return the effect of new configs; see `Broker.preview`."""
     catalog = broker.manager.catalog
     if topic is None:
-        selected = [tp for name in supposition.configs for tp in catalog.partitions(name)]
+        selected = [tp for name in hypothetical.configs for tp in catalog.partitions(name)]
     else:
         selected = catalog.partitions(topic, partition)
     examined = selected if partitions_max is None else selected[:partitions_max]
@@ -284,24 +284,26 @@ def preview(
     losses = []
     for tp in examined:
         with suppress(UnknownTopicOrPartitionError):  # deleted in the meantime
-            one = _preview_partition(broker, supposition, tp, budget, quick=quick)
+            one = _preview_partition(broker, hypothetical, tp, budget, quick=quick)
             previews.append(one)
-            losses.append(lost_by_settings(broker, supposition, tp))
+            losses.append(lost_by_settings(broker, hypothetical, tp))
     return Preview(
         topic,
-        supposition.changed,
-        supposition.notes,
+        hypothetical.changed,
+        hypothetical.notes,
         tuple(previews),
         len(selected) - len(examined),
         Loss.of_all(losses),
     )
 
 
-def lost_by_settings(broker: Cleaned, supposition: Supposition, tp: TopicPartition) -> Loss:
+def lost_by_settings(
+    broker: Cleaned, hypothetical: HypotheticalConfigs, tp: TopicPartition
+) -> Loss:
     """Return the records that retention would remove only with the new configs."""
     log = broker.manager.log(tp)
-    config = supposition.configs.get(tp.topic, log.config)
-    then = Trial.of_log(broker.cleaner, log, config, supposition.broker_config).retention()
+    config = hypothetical.configs.get(tp.topic, log.config)
+    then = Trial.of_log(broker.cleaner, log, config, hypothetical.broker_config).retention()
     now = log.retention_decision()
     if len(then.removed) <= len(now.removed):
         return NOTHING_LOST
@@ -309,13 +311,18 @@ def lost_by_settings(broker: Cleaned, supposition: Supposition, tp: TopicPartiti
 
 
 def _preview_partition(
-    broker: Cleaned, supposition: Supposition, tp: TopicPartition, budget: Budget, *, quick: bool
+    broker: Cleaned,
+    hypothetical: HypotheticalConfigs,
+    tp: TopicPartition,
+    budget: Budget,
+    *,
+    quick: bool,
 ) -> PartitionPreview:
-    config = supposition.configs[tp.topic]
+    config = hypothetical.configs[tp.topic]
 
     def trials() -> tuple[Trial, Trial]:
         log = broker.manager.log(tp)
-        then = Trial.of_log(broker.cleaner, log, config, supposition.broker_config)
+        then = Trial.of_log(broker.cleaner, log, config, hypothetical.broker_config)
         return Trial(log, broker.cleaner), then
 
     now, then = trials()
@@ -364,7 +371,7 @@ def _preview_partition(
 
 def _can_be_due(decision: CleaningDecision) -> bool:
     """Return whether a cleaning pass could ever be due."""
-    return all(gate.open for gate in decision.gates if gate.gate in _STANDING)
+    return all(gate.open for gate in decision.gates if gate.gate in _INDEPENDENT_GATES)
 
 
 def _bytes_to_read(log: Log, decision: CleaningDecision) -> int:

@@ -316,10 +316,10 @@ def count_keys(log: Log) -> tuple[int, int]:
     """
     import xxhash
 
-    from logstore.cleaner.strategy import Contest, Strategy
+    from logstore.cleaner.strategy import KeySurvivors, Strategy
 
     digest = xxhash.xxh3_128_digest
-    contest = Contest(Strategy.of(log.config))
+    survivors = KeySurvivors(Strategy.of(log.config))
     live: set[bytes] = set()
     tombstones = 0
     committed = CommittedData(log)
@@ -331,7 +331,7 @@ def count_keys(log: Log) -> tuple[int, int]:
             if key is None:
                 continue
             hashed = digest(key)
-            if not contest.enter(hashed, offset, timestamp, headers):
+            if not survivors.enter(hashed, offset, timestamp, headers):
                 continue
             if value is None:
                 live.discard(hashed)

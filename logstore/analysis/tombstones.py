@@ -12,7 +12,7 @@ import xxhash
 
 from logstore.analysis.committed import CommittedData
 from logstore.cleaner.explaining import Tombstone
-from logstore.cleaner.strategy import Contest, Strategy
+from logstore.cleaner.strategy import KeySurvivors, Strategy
 from logstore.record.batch import decode_stored
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> lis
     """
     log = view.log
     strategy = Strategy.of(log.config if config is None else config)
-    contest, committed = Contest(strategy), view.evaluate(CommittedData)
+    survivors, committed = KeySurvivors(strategy), view.evaluate(CommittedData)
     start, limit = log.log_start_offset, log.config.logstore_decompression_max_bytes
     tombstones: dict[bytes, Tombstone] = {}
     for stored in view.batches():
@@ -48,7 +48,7 @@ def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> lis
             if value is not None and not tombstones and not strategy.has_versions:
                 continue  # neither a tombstone nor able to supersede one
             hashed = xxhash.xxh3_128_digest(key)
-            if not contest.enter(hashed, offset, timestamp, headers):
+            if not survivors.enter(hashed, offset, timestamp, headers):
                 continue
             if value is None:
                 tombstones[hashed] = Tombstone(offset, header.delete_horizon_ms)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.checkpoints import CleanerCheckpoints
-from logstore.manager.directories.directory import stepped_back
+from logstore.manager.directories.directory import redirtied
 from logstore.manager.manager import LogManager
 from logstore.runtime import (
     OverlayFileSystem,
@@ -18,7 +18,7 @@ from logstore.runtime import (
     VirtualClock,
     random_source,
 )
-from logstore.storage.log.supposed import SupposedLog
+from logstore.storage.log.reconfigured import ReconfiguredLog
 
 if TYPE_CHECKING:
     from logstore.cleaner.manager import LogCleanerManager
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 
-class _SteppedBack(CleanerCheckpoints):
+class _RedirtiedCheckpoints(CleanerCheckpoints):
     """The checkpoints that the cleaner would use after a change of compaction strategy."""
 
     def of(self, topic_partition: TopicPartition) -> int | None:
         stored = super().of(topic_partition)
-        return None if stored is None else stepped_back(stored)
+        return None if stored is None else redirtied(stored)
 
 
 class Trial(NamedTuple):
@@ -67,8 +67,10 @@ class Trial(NamedTuple):
         """
         checkpoints = cleaner.checkpoints
         if config.winner_keys != log.config.winner_keys:
-            checkpoints = _SteppedBack(cleaner.logs.registry.directory_of)
-        return cls(SupposedLog(log, config), cleaner.supposing(settings, checkpoints))
+            checkpoints = _RedirtiedCheckpoints(cleaner.logs.registry.directory_of)
+        return cls(
+            ReconfiguredLog(log, config), cleaner.with_hypothetical_configs(settings, checkpoints)
+        )
 
     @classmethod
     def of_copy(

@@ -514,11 +514,11 @@ def verdict_of(
         Whether to read batch headers, to count the records that retention would remove and to find
         missing offsets.
     """
-    judgement = _Judgement(broker, log, measured.decision, facts)
+    judgement = _VerdictBuilder(broker, log, measured.decision, facts)
     return judgement.verdict(measured.removal, counts=counts)
 
 
-class _Judgement:
+class _VerdictBuilder:
     """Computes the parts of a verdict on a log."""
 
     def __init__(

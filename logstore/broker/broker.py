@@ -663,12 +663,12 @@ class Broker(Generic[ClockT]):
         if name is None:
             layer = Layer.CLUSTER if cluster_wide else Layer.BROKER
             changes = changes_of(set or {}, unset)
-            supposed = preview.suppose_broker(self.manager, changes, layer)
+            hypothetical = preview.hypothetical_broker_configs(self.manager, changes, layer)
         else:
-            supposed = preview.suppose_topic(self.manager, name, set or {}, unset)
+            hypothetical = preview.hypothetical_topic_configs(self.manager, name, set or {}, unset)
         return preview.preview(
             self,
-            supposed,
+            hypothetical,
             name,
             number,
             quick=quick,

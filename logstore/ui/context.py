@@ -61,7 +61,7 @@ class Context:
         Rows of the partition list.
     live : Live
         Events and history.
-    strips : SegmentMaps
+    segment_maps : SegmentMaps
         Segment maps of the partitions.
     actions : tuple of Action
         Operations of all routes.
@@ -90,7 +90,7 @@ class Context:
         self.actions: tuple[Action, ...] = ()
         self.live = Live(broker, loops, self.clock_json)
         self.partitions = PartitionList(broker, loops.submit, self.live.note_measured)
-        self.strips = SegmentMaps(broker)
+        self.segment_maps = SegmentMaps(broker)
         self.change_lock, self.cleaning_lock = OperationLock(), OperationLock()
         self.read_only_because: str | None = None
         self.notices = Notices()

@@ -21,7 +21,11 @@ from logstore.analysis.losses import (
     lost_unread,
     lost_with,
 )
-from logstore.analysis.preview import lost_by_settings, suppose_broker, suppose_topic
+from logstore.analysis.preview import (
+    hypothetical_broker_configs,
+    hypothetical_topic_configs,
+    lost_by_settings,
+)
 from logstore.analysis.reports import changes_between, deleted_json, rolled_json, segment_sizes
 from logstore.analysis.view import Damaged
 from logstore.clients.results import DeleteRecordsResult
@@ -39,7 +43,7 @@ from logstore.ui.settings import given_keys, given_settings
 from logstore.wire.limits import Limits
 
 if TYPE_CHECKING:
-    from logstore.analysis.preview import Supposition
+    from logstore.analysis.preview import HypotheticalConfigs
     from logstore.types import TopicPartition
     from logstore.ui.api_request import ApiRequest
 
@@ -126,7 +130,7 @@ def alter_topic(request: ApiRequest) -> object:
     topic = request.topic("alter_configs")
     given, unset = given_settings(request, "set"), given_keys(request, "unset")
     broker = request.broker
-    hypothetical = suppose_topic(broker.manager, topic, given, unset)
+    hypothetical = hypothetical_topic_configs(broker.manager, topic, given, unset)
 
     def do() -> object:
         before = broker.describe_configs(topic)
@@ -175,7 +179,7 @@ def _loss_of_partition(request: ApiRequest, topic_partition: TopicPartition) -> 
         return lost_unread(request.broker.manager, topic_partition)
 
 
-def _lost_by_settings(request: ApiRequest, hypothetical: Supposition) -> Loss:
+def _lost_by_settings(request: ApiRequest, hypothetical: HypotheticalConfigs) -> Loss:
     """Return what retention would delete under the given settings, in all affected topics."""
     broker = request.broker
     found = []
@@ -199,7 +203,7 @@ def alter_broker(request: ApiRequest) -> object:
     changes = changes_of(given, unset)
     broker = request.broker
     layer = Layer.CLUSTER if cluster_wide else Layer.BROKER
-    hypothetical = suppose_broker(broker.manager, changes, layer)
+    hypothetical = hypothetical_broker_configs(broker.manager, changes, layer)
 
     def do() -> object:
         before = broker.describe_broker_configs()

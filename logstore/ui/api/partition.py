@@ -33,7 +33,7 @@ def partition(request: ApiRequest) -> dict[str, Any]:
     """Describe a partition as `inspect --summary` does, and why it is or is not cleaned."""
     tp = request.topic_partition()
     broker = request.broker
-    summary = inspect_partition(broker, tp, sums=request.context.strips.sums)
+    summary = inspect_partition(broker, tp, sums=request.context.segment_maps.sums)
     view = PartitionView(broker, tp)
     log = view.log
     decision = view.evaluate(partial(cleaning_decision, broker))
@@ -49,7 +49,7 @@ def partition(request: ApiRequest) -> dict[str, Any]:
         **summary.to_line_json(),
         "verdict": request.context.partitions.exact_verdict(log, summary.verdict).to_json(),
         "sections": summary.section_bytes(),
-        "holes": sum(item.holes for item in request.context.strips.items(tp)[1]),
+        "holes": sum(item.holes for item in request.context.segment_maps.items(tp)[1]),
         "deleted": waiting,
         "deleted_bytes": sum(each["size_bytes"] for each in waiting),
         "decision": {
@@ -83,7 +83,7 @@ def segments(request: ApiRequest) -> dict[str, Any]:
     """List segments in offset order, including those awaiting deletion."""
     tp = request.topic_partition()
     first, count = request.window(PAGE_MAX)
-    total, items = request.context.strips.items(tp, first, count)
+    total, items = request.context.segment_maps.items(tp, first, count)
     return {"total": total, "first": first, "segments": [item.to_json() for item in items]}
 
 
@@ -93,7 +93,7 @@ def segment_map(request: ApiRequest) -> dict[str, Any]:
     buckets = request.number("buckets", BUCKETS, least=1, most=BUCKETS_MAX)
     first = request.number("first", 0)
     count = request.number("count", 0) if "count" in request.query else None
-    total, items = request.context.strips.buckets(tp, buckets, first, count)
+    total, items = request.context.segment_maps.buckets(tp, buckets, first, count)
     shown = sum(item.segments for item in items)
     found = [item.to_json() for item in items]
     return {"total": total, "first": first, "count": shown, "buckets": found}
