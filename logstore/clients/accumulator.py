@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from logstore.manager.manager import LogManager
     from logstore.record.records import Header
     from logstore.runtime import Runtime, Scheduler
-    from logstore.storage.log.drafts import AppendInfo, RecordLists, Stamp
+    from logstore.storage.log.drafts import AppendInfo, ProducerFields, RecordLists
     from logstore.storage.log.writer import LogWriter
     from logstore.types import TopicPartition
 
@@ -211,8 +211,8 @@ class RecordAccumulator:
         If the record needs a batch, do nothing and return None; see `append_next`.
         """
         session = self._session
-        stamp = None if session is None else session.next_stamp(tp)
-        if (stamp is None and session is not None) or tp[0] in INTERNAL_COMPACTED_TOPICS:
+        producer_fields = None if session is None else session.next_producer_fields(tp)
+        if (producer_fields is None and session is not None) or tp[0] in INTERNAL_COMPACTED_TOPICS:
             return None
         try:
             writer = self._manager.registry.log(tp).writer
@@ -221,7 +221,7 @@ class RecordAccumulator:
         record: NewRecord = tuple.__new__(NewRecord, (key, value, timestamp, headers))
         try:
             self._is_sending = True
-            info = writer.append_next(record, stamp)
+            info = writer.append_next(record, producer_fields)
             if info is not None and session is not None:
                 session.advance(tp, 1)
         except LogStoreError as error:
@@ -419,9 +419,9 @@ class RecordAccumulator:
         else:
             self._metrics.record_batch(count, info.size_bytes, max(batch.sizes[start:stop]))
             if self._config.acks == 0:
-                batch.settle(stop, NO_OFFSET)
+                batch.complete_rows(stop, NO_OFFSET)
             else:
-                batch.settle(stop, info.first_offset, info.log_append_time)
+                batch.complete_rows(stop, info.first_offset, info.log_append_time)
 
     def _write(self, tp: TopicPartition, records: RecordLists) -> AppendInfo:
         """Append a batch, and retry after retriable errors.
@@ -464,9 +464,11 @@ class RecordAccumulator:
             return self._manager.faults.request("append", (tp,), append)
         is_retry = False
         while True:
-            stamp = session.stamp(tp)
+            producer_fields = session.producer_fields(tp)
             try:
-                info = session.append(self._manager, tp, _appending(records, codec, stamp))
+                info = session.append(
+                    self._manager, tp, _appending(records, codec, producer_fields)
+                )
             except RequestError as error:
                 if is_retry or not session.recovers_from(error):
                     raise
@@ -488,27 +490,27 @@ class RecordAccumulator:
             self._session.fail(error)
         self._metrics.errors += count
         if self._config.acks == 0:
-            batch.settle(stop, NO_OFFSET)
+            batch.complete_rows(stop, NO_OFFSET)
             return
         faults = dict(error.record_errors) if isinstance(error, InvalidRecordError) else {}
         errors = [_record_error(error, faults, row) for row in range(count)]
-        batch.settle(stop, NO_OFFSET, errors=errors)
+        batch.complete_rows(stop, NO_OFFSET, errors=errors)
 
     def _refuse(self, batches: Iterable[ProducerBatch], error: LogStoreError) -> None:
         """Fail the records of unsent batches."""
         for batch in batches:
             self.settled.append(batch)
             self._metrics.errors += len(batch)
-            batch.settle(len(batch), NO_OFFSET, errors=[error] * len(batch))
+            batch.complete_rows(len(batch), NO_OFFSET, errors=[error] * len(batch))
 
 
 def _appending(
-    records: RecordLists, codec: Codec, stamp: Stamp
+    records: RecordLists, codec: Codec, producer_fields: ProducerFields
 ) -> Callable[[LogWriter], AppendInfo]:
     """Return a function that appends records as one batch with the given producer fields."""
     if codec is Codec.NONE:
-        return lambda writer: writer.append_records(records, stamp=stamp)
-    data = build_producer_batch(records, codec, stamp)
+        return lambda writer: writer.append_records(records, producer_fields=producer_fields)
+    data = build_producer_batch(records, codec, producer_fields)
     return lambda writer: writer.append_batches(data)
 
 

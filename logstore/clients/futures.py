@@ -140,7 +140,7 @@ class ProducerBatch(OpenBatch):
             del column[row:]
         self.headers.pop(row, None)
 
-    def settle(
+    def complete_rows(
         self,
         stop: int,
         offset: int,

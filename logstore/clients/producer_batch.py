@@ -8,10 +8,12 @@ from logstore.record.batch import seal_batch
 
 if TYPE_CHECKING:
     from logstore.record.codecs import Codec
-    from logstore.storage.log.drafts import RecordLists, Stamp
+    from logstore.storage.log.drafts import ProducerFields, RecordLists
 
 
-def build_producer_batch(records: RecordLists, codec: Codec, stamp: Stamp) -> bytes:
+def build_producer_batch(
+    records: RecordLists, codec: Codec, producer_fields: ProducerFields
+) -> bytes:
     """Encode a batch as a client sends it, with base offset 0 and create times.
 
     Parameters
@@ -20,7 +22,7 @@ def build_producer_batch(records: RecordLists, codec: Codec, stamp: Stamp) -> by
         At least one record. All records must have timestamps.
     codec : Codec
         Compression codec of the records.
-    stamp : Stamp
+    producer_fields : ProducerFields
         Producer id, epoch, first sequence, and whether the batch is transactional.
     """
     draft = records.draft(0)
@@ -33,5 +35,5 @@ def build_producer_batch(records: RecordLists, codec: Codec, stamp: Stamp) -> by
         record_count=len(records),
         base_timestamp=times.first,
         max_timestamp=times.largest,
-        **stamp._asdict(),
+        **producer_fields._asdict(),
     )

@@ -35,7 +35,7 @@ from logstore.errors import (
     ProducerFencedError,
     TransactionAbortedError,
 )
-from logstore.storage.log.drafts import Stamp
+from logstore.storage.log.drafts import ProducerFields
 from logstore.types import INT16_MAX, INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class ProducerSession:
             wait = groups.append_transactional(group.group_id, offsets, producer)
         wait()
 
-    def stamp(self, topic_partition: TopicPartition) -> Stamp:
+    def producer_fields(self, topic_partition: TopicPartition) -> ProducerFields:
         """Return the producer id, epoch and sequence of the next batch for a partition.
 
         Raises
@@ -210,19 +210,21 @@ class ProducerSession:
             self._restart(ProducerIdAndEpoch(self._coordinator.home.new_producer_id(), 0))
         assert self._producer is not None
         sequence = self._sequences.get(topic_partition, 0)
-        return Stamp(*self._producer, sequence, self.is_transactional)
+        return ProducerFields(*self._producer, sequence, self.is_transactional)
 
-    def next_stamp(self, topic_partition: TopicPartition) -> Stamp | None:
-        """Return the next stamp of a partition, or None before its first batch in this epoch.
+    def next_producer_fields(self, topic_partition: TopicPartition) -> ProducerFields | None:
+        """Return the fields of a partition's next batch, or None before its first in this epoch.
 
-        This is a fast variant of `stamp` for producers without transactions. It is called once per
-        record; see `logstore.storage.log.drafts`.
+        This is a fast variant of `producer_fields` for producers without transactions. It is called
+        once per record; see `logstore.storage.log.drafts`.
         """
         sequence = self._sequences.get(topic_partition)
         if self._producer is None or sequence is None:
             return None
-        stamp: Stamp = tuple.__new__(Stamp, (*self._producer, sequence, False))
-        return stamp
+        producer_fields: ProducerFields = tuple.__new__(
+            ProducerFields, (*self._producer, sequence, False)
+        )
+        return producer_fields
 
     def append(
         self, manager: LogManager, tp: TopicPartition, append: Callable[[LogWriter], AppendInfo]

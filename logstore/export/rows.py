@@ -100,14 +100,14 @@ class Fates:
         """Start the fates. After damage, reopen the log first."""
         pending = [error] if isinstance(error, TRANSIENT) else []
 
-        def look(log: Log) -> tuple[Iterator[RecordFate], RecordFate | None]:
+        def visit(log: Log) -> tuple[Iterator[RecordFate], RecordFate | None]:
             if pending:
                 raise pending.pop()
             fates = iter(self._start(log))
             return fates, next(fates, None)
 
         try:
-            self._fates, self._next = self._view.evaluate(look)
+            self._fates, self._next = self._view.evaluate(visit)
         except LogStoreError as failure:
             self.failure = failure
             raise

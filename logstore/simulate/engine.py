@@ -215,7 +215,7 @@ class _Simulation:
             sample_interval_ms = self.scenario.span_ms // SEGMENT_SAMPLES_MAX
             next_sample_ms = self.scenario.start_ms
             for time_ms, action in self._events():
-                self._pass_time(time_ms)
+                self._advance_to(time_ms)
                 if action is not None:
                     self._run_action(action)
                 elif time_ms < self._end_ms:
@@ -263,7 +263,7 @@ class _Simulation:
         due_actions = (each for each in actions if each[0] <= start + span)
         yield from heapq.merge(samples, due_actions, key=lambda event: event[0])
 
-    def _pass_time(self, until_ms: int) -> None:
+    def _advance_to(self, until_ms: int) -> None:
         """Advance time to `until_ms`, appending arrivals and running due tasks."""
         while (now_ms := self.clock.now_ms()) < until_ms:
             due_ms = self.environment.next_due_ms()
@@ -467,7 +467,7 @@ class _Simulation:
         records, tombstones = each.statistics.records, each.statistics.tombstones
         live, last = records, tombstones.offsets[:0]
         if log.config.compact:
-            each.survivors.settle()
+            each.survivors.update_survivors()
             start = log.log_start_offset
             if start > each.start_offset and each.survivors.strategy.has_versions:
                 # Records superseded by a deleted record survive again.
@@ -591,7 +591,7 @@ class _Simulation:
         self.broker.delete_topic(topic)
         for each in self.watched_partitions:
             if each.tp.topic == topic:
-                each.survivors.settle()
+                each.survivors.update_survivors()
                 each.survivors.forget(each.tp.partition)
                 each.statistics, each.view, each.directory = LogStatistics(), (0, 1, 0), ""
                 each.start_offset = each.end_offset = 0
@@ -607,7 +607,7 @@ class _Simulation:
             if log is None:
                 continue
             lost = each.end_offset - log.log_end_offset
-            each.survivors.settle()
+            each.survivors.update_survivors()
             each.survivors.read(each.tp.partition, log)
             if lost > 0:
                 self._note(f"{each.tp}: {lost} unflushed offsets were lost")

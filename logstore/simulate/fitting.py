@@ -167,7 +167,7 @@ def fit_recording(
     checks: list[Check] = []
     for topic in recording.topics.values():
         topic = _without_future(topic, start_ms, notes)
-        topics.append(_Fitting(topic, start_ms, notes).table())
+        topics.append(_TopicFitter(topic, start_ms, notes).table())
         checks += _checks(topic, notes)
         notes += topic.assumed
     names = ", ".join(recording.topics)
@@ -219,7 +219,7 @@ def _without_future(topic: TopicRecording, now_ms: int, notes: list[str]) -> Top
 # -- fitting -------------------------------------------------------------------------------
 
 
-class _Fitting:
+class _TopicFitter:
     """Fits a topic to its records up to a given time."""
 
     def __init__(self, topic: TopicRecording, until_ms: int, notes: list[str]) -> None:
@@ -407,7 +407,7 @@ class _Fitting:
 
     def _candidate_error(self, number: int) -> float:
         """Return a candidate's error in predicting the last third from the first two thirds."""
-        early, late = _thirds(self.topic)
+        early, late = _split_at_two_thirds(self.topic)
         if not len(late.key) or (early.key >= 0).sum() < RECORDS_MIN:
             return number
         table = _key_candidates(early, self.topic)[number]
@@ -448,7 +448,7 @@ def _key_candidates(arrivals: Arrivals, topic: TopicRecording) -> list[dict[str,
     rates, everything = topic.rates, topic.arrivals
     records = int(rates.records[rates.time_ms <= end_ms].sum())
     known = topic.keys.held - int(everything.is_first[everything.time_ms > end_ms].sum())
-    growing = {**closed, "unseen": _unseen(missing * new_part, max(records, n), max(known, 1))}
+    growing = {**closed, "unseen": _unseen_keys(missing * new_part, max(records, n), max(known, 1))}
     if len(counts) + hidden + 2 * _chao_deviation(once, twice) < known + closed["unseen"]:
         closed = growing  # the log has more keys than the arrivals suggest, so most keys are rare
     last_third = slice(n - n // 3, None)
@@ -477,7 +477,7 @@ def _chao_deviation(once: int, twice: int) -> float:
     return math.sqrt(twice * (ratio**2 / 2 + ratio**3 + ratio**4 / 4))
 
 
-def _unseen(new_share: float, records: int, keys: int) -> int:
+def _unseen_keys(new_share: float, records: int, keys: int) -> int:
     """Return the number of equally frequent unseen keys that is equivalent to a power law.
 
     Both predict the same number of new keys in `records` additional records. 0 means unlimited.
@@ -589,7 +589,7 @@ def _records_between(rates: Rates, edges: Ints) -> NDArray[np.float64]:
 # -- checks --------------------------------------------------------------------------------
 
 
-def _thirds(topic: TopicRecording) -> tuple[Arrivals, Arrivals]:
+def _split_at_two_thirds(topic: TopicRecording) -> tuple[Arrivals, Arrivals]:
     """Split the arrivals at two thirds of their time."""
     cut = _cut_ms(topic)
     return topic.arrivals.before(cut), topic.arrivals.since(cut)
@@ -608,7 +608,7 @@ def _checks(topic: TopicRecording, notes: list[str]) -> Iterator[Check]:
     if topic.is_cleaned or not len(times) or times[-1] - times[0] < SPAN_MIN_MS:
         notes.append(f"{topic.name}: the fit is not checked: too few uncleaned records")
         return
-    early, late = _thirds(topic)
+    early, late = _split_at_two_thirds(topic)
     if not len(late.key) or not len(early.key):
         return
     batches, rates = topic.batches, topic.rates
@@ -620,7 +620,7 @@ def _checks(topic: TopicRecording, notes: list[str]) -> Iterator[Check]:
     )
     if not len(past.batches.records):
         return
-    table = _Fitting(past, cut, []).table()
+    table = _TopicFitter(past, cut, []).table()
     tree = {"start": _iso(cut), "days": (int(times[-1]) - cut) / DAY_MS, "topics": [table]}
     workload = from_mapping({**tree, "from": "-"}).topics[0].workload
     records = 0 if workload is None else workload.records

@@ -111,7 +111,7 @@ class LogStatistics:
 
     def _count(self, counts: _SegmentCounts, data: bytes, limit: int) -> int:
         """Count complete batches and return their size in bytes."""
-        jit.pays(kernels.survey, len(data) * _SURVEY_SECONDS)
+        jit.compile_if_worthwhile(kernels.survey, len(data) * _SURVEY_SECONDS)
         buffer = np.frombuffer(data, np.uint8)
         offsets, timestamps = np.empty((2, 1 << 16), np.int64)
         position = tombstones = 0

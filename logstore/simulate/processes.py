@@ -61,7 +61,7 @@ class Workers:
             The error of a job. Jobs that have not started are cancelled.
         """
         done = 0
-        while done < len(jobs) and not self._pays(len(jobs) - done):
+        while done < len(jobs) and not self._is_worth_starting(len(jobs) - done):
             begin_ns = self._clock.monotonic_ns()
             yield done, function(jobs[done], self._shared)
             taken_ns = self._clock.monotonic_ns() - begin_ns
@@ -89,7 +89,7 @@ class Workers:
             for future in futures:
                 future.cancel()
 
-    def _pays(self, count: int) -> bool:
+    def _is_worth_starting(self, count: int) -> bool:
         """Return whether processes would finish this many jobs sooner than this process would."""
         if self._pool is not None or self._count <= 1 or count <= 1:
             return self._pool is not None and count > 1

@@ -33,7 +33,7 @@ from logstore.errors import (
 )
 from logstore.names import KAFKAS_OWN_TOPICS
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
-from logstore.simulate.scenario import own_topic_text
+from logstore.simulate.scenario import internal_topic_error
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
@@ -335,7 +335,7 @@ def select_partitions(origin: Origin, topics: Sequence[str]) -> dict[str, list[T
     names = topics or [name for name in existing if name not in KAFKAS_OWN_TOPICS]
     for name in names or existing:
         if name in KAFKAS_OWN_TOPICS:
-            raise InvalidConfigurationError(own_topic_text(name))
+            raise InvalidConfigurationError(internal_topic_error(name))
     selection = {name: existing[name] for name in names}
     count = sum(map(len, selection.values()))
     if count > PARTITIONS_MAX:
@@ -393,7 +393,7 @@ def record(
         damages: list[Damage] = []
         selection = select_partitions(origin, topics)
         own = {tp.topic for tp in origin.brokers} & KAFKAS_OWN_TOPICS
-        left_out = [] if topics else [own_topic_text(name) for name in sorted(own)]
+        left_out = [] if topics else [internal_topic_error(name) for name in sorted(own)]
         failures: list[LogStoreError] = []
         for name, partitions in selection.items():
             brokers = origin.brokers_of(partitions)

@@ -550,8 +550,8 @@ def _front_figure(sweep: Sweep, front: Sequence[int]) -> Figure:
         group = [sweep.variants[number] for number in numbers]
         figure.add_trace(
             Scatter(
-                x=[each.judged("write_amplification") for each in group],
-                y=[each.judged("bytes_mean") for each in group],
+                x=[each.median_cost("write_amplification") for each in group],
+                y=[each.median_cost("bytes_mean") for each in group],
                 text=["<br>".join(f"{k}={v}" for k, v in each.settings.items()) for each in group],
                 mode="markers", name=label,
                 marker={"symbol": symbol, "size": 11, "color": colour},

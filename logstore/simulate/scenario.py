@@ -379,7 +379,7 @@ def _origin_problems(
             )
 
 
-def own_topic_text(name: str) -> str:
+def internal_topic_error(name: str) -> str:
     """Return the error message for an internal Kafka topic."""
     return (
         f"topic {name!r} cannot be simulated: only Kafka writes it, in a format of its own. Random"
@@ -441,7 +441,7 @@ def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> 
         raise InvalidConfigurationError(f"topics[{number}] needs a name")
     validate_topic_name(name)
     if name in KAFKAS_OWN_TOPICS:
-        raise InvalidConfigurationError(own_topic_text(name))
+        raise InvalidConfigurationError(internal_topic_error(name))
     values["topic"] = name
     values["configs"] = _texts(values.get("configs", {}), "configs")
     if "preset" not in values:  # workloads are compacted by default
@@ -480,7 +480,7 @@ def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> 
     if replay is not None:
         recorded = _recorded(read_replay(replay, f"topics.{name}.replay."), name, values, table)
     elif values.get("records") == 0:
-        return _silent(name, values["partitions"], values["configs"], actions)
+        return _empty_topic(name, values["partitions"], values["configs"], actions)
     workload = specs.from_mapping(values, must_compact=False)
     return Topic(
         name=name,
@@ -562,7 +562,7 @@ def _continued(name: str, values: dict[str, Any], actions: Sequence[Action]) -> 
                 f"{prefix}keys: the sum of new_share, quiet_share and null_share is above 1"
             )
     if not values.setdefault("records", 0):
-        topic = _silent(name, 1, values["configs"], actions)
+        topic = _empty_topic(name, 1, values["configs"], actions)
         return replace(topic, continued=True, known=known or KnownKeys(), shares=shares)
     workload = specs.from_mapping(values, must_compact=False)
     return Topic(
@@ -597,7 +597,7 @@ def _shares(table: object, name: str) -> dict[int, float]:
     return shares
 
 
-def _silent(
+def _empty_topic(
     name: str, partitions: int, configs: Mapping[str, str], actions: Sequence[Action]
 ) -> Topic:
     """Build a topic without records."""

@@ -39,10 +39,10 @@ from logstore.simulate.spread import seeds_of, spread_of
 SEEDS = 5
 """Number of seeds of the search."""
 
-HELD_SEEDS = 20
+HELD_OUT_SEEDS = 20
 """Number of unused seeds with which the best combination must meet the goal."""
 
-HELD_TRIES = 10
+HELD_OUT_TRIES = 10
 """Number of combinations to try with unused seeds."""
 
 _HELD_AT_ONCE = 5
@@ -224,7 +224,7 @@ class Search:
             if self._holds(self._candidates[place]):
                 return self._found(place, is_met=True)
             self._failed.append(place)
-            if len(self._failed) == HELD_TRIES:
+            if len(self._failed) == HELD_OUT_TRIES:
                 break
         if self._failed:
             nearest = min(self._failed, key=lambda at: self._goal.excess(self._candidates[at].held))
@@ -233,7 +233,7 @@ class Search:
 
     def _holds(self, candidate: Candidate) -> bool:
         """Return whether a candidate meets the goal with held-out seeds. Stops at a miss."""
-        while len(candidate.held) < HELD_SEEDS:
+        while len(candidate.held) < HELD_OUT_SEEDS:
             seeds = [next(self._other_seeds) for _ in range(_HELD_AT_ONCE)]
             candidate.held_seeds += seeds
             candidate.held += self._evaluate([(candidate.settings, seed) for seed in seeds])
@@ -273,7 +273,7 @@ class Search:
     def _run(self, places: Iterable[Place], seeds: int = 1) -> None:
         """Run places until each has been run with this number of seeds."""
         jobs, owners = [], []
-        order = self._seeds if seeds == 1 else sorted(self._seeds, key=self._ease)
+        order = self._seeds if seeds == 1 else sorted(self._seeds, key=self._slack)
         for place in sorted(set(places)):
             candidate = self._candidates.setdefault(place, Candidate(self._settings(place)))
             new = [seed for seed in order if seed not in candidate.runs]
@@ -284,7 +284,7 @@ class Search:
             candidate.runs[seed] = costs
         self._runs += len(jobs)
 
-    def _ease(self, seed: int) -> float:
+    def _slack(self, seed: int) -> float:
         """Return the negative of the largest excess with a seed among raced places."""
         raced = [each.runs for each in self._candidates.values() if len(each.runs) > 1]
         return -max((self._goal.excess([runs[seed]]) for runs in raced if seed in runs), default=0)
@@ -454,7 +454,7 @@ def search(
             scenario.with_config(name, value)
     if scenario.origins and recording is None:
         recording = record(scenario.origins, scenario.continued_topics)
-    tries = HELD_TRIES * HELD_SEEDS
+    tries = HELD_OUT_TRIES * HELD_OUT_SEEDS
     all_seeds = seeds_of(scenario, seeds + tries)
     done = 0
     with Workers(workers, recording) as processes:

@@ -168,11 +168,11 @@ class Survivors:
             first_offset += count
             records -= count
 
-    def settle(self) -> None:
+    def update_survivors(self) -> None:
         """Update the survivors with the appended records."""
         if self._appended:
             appended, self._appended = self._appended, []
-            self._compete(_Rows._make(map(np.concatenate, zip(*appended, strict=True))))
+            self._replace_superseded(_Rows._make(map(np.concatenate, zip(*appended, strict=True))))
 
     def live_keys_and_deletes(self, partition: int, log_start_offset: int) -> tuple[int, Ints]:
         """Return the number of live keys and the offsets of surviving tombstones.
@@ -196,7 +196,7 @@ class Survivors:
         for batch in _data_batches(log):
             columns = batch.columns(log.config.logstore_decompression_max_bytes)
             columns = columns.between(log.log_start_offset, None)
-            self._compete(
+            self._replace_superseded(
                 _Rows(
                     _slots_of(slots, self.keys.numbers_in(partition, columns.keys)),
                     columns.offsets,
@@ -232,7 +232,7 @@ class Survivors:
             return np.array([_NO_VERSION if v is None else v for v in versions], np.int64)
         return np.zeros(len(columns), np.int64)
 
-    def _compete(self, rows: _Rows) -> None:
+    def _replace_superseded(self, rows: _Rows) -> None:
         """Replace each key's survivor with the best of the given records, unless it is newer."""
         competing = rows.committed & (rows.slot >= 0)
         rows = _Rows._make(column[competing] for column in rows)
@@ -286,7 +286,7 @@ class ScriptSurvivors:
         if survivor is None or order >= survivor.order:
             self._survivors[partition, key] = _Survivor(order, offset, value is None)
 
-    def settle(self) -> None:
+    def update_survivors(self) -> None:
         """Do nothing, because `append` updates the survivors."""
 
     def live_keys_and_deletes(self, partition: int, log_start_offset: int) -> tuple[int, Ints]:

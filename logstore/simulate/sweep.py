@@ -15,7 +15,7 @@ from logstore.simulate.spread import seeds_of, spread_of
 
 VARIANTS_MAX = 1_000
 
-JUDGED_BY = {
+COMPARED_COSTS = {
     "bytes_peak": "space, at most",
     "bytes_mean": "space, on average",
     "write_amplification": "write amplification",
@@ -42,13 +42,13 @@ class Variant:
     costs: Mapping[str, float]
     spread: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
-    def judged(self, name: str) -> float:
+    def median_cost(self, name: str) -> float:
         """Return a cost for comparison: the median over the seeds."""
         return self.spread[name]["p50"] if self.spread else self.costs[name]
 
     def dominates(self, other: Variant) -> bool:
         """Return whether no cost is above the other variant's and at least one is below."""
-        pairs = [(self.judged(name), other.judged(name)) for name in JUDGED_BY]
+        pairs = [(self.median_cost(name), other.median_cost(name)) for name in COMPARED_COSTS]
         return all(mine <= its for mine, its in pairs) and any(mine < its for mine, its in pairs)
 
 

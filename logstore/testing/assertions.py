@@ -150,7 +150,7 @@ def _not_compacted(broker: Broker, tp: TopicPartition) -> Iterator[str]:
     several = {}
     for key, records in by_key.items():
         winner = _winner(log, records)
-        losers = [r for r in records if r is not winner and not _stays_as_last(log, r)]
+        losers = [r for r in records if r is not winner and not _is_retained_as_last(log, r)]
         if losers:
             several[key] = records, winner
     if not several:
@@ -161,7 +161,7 @@ def _not_compacted(broker: Broker, tp: TopicPartition) -> Iterator[str]:
         yield f"  key {bytes_text(key)}: offsets {offsets}; compaction keeps {winner.offset}"
     if len(several) > KEYS_SHOWN:
         yield f"  … and {len(several) - KEYS_SHOWN} more"
-    yield from _what_keeps_cleaning_off(broker, tp)
+    yield from _closed_gates(broker, tp)
 
 
 def _not_gone(broker: Broker, tp: TopicPartition, key: bytes) -> Iterator[str]:
@@ -192,10 +192,10 @@ def _not_gone(broker: Broker, tp: TopicPartition, key: bytes) -> Iterator[str]:
         else:
             why = f"the next pass removes it (delete horizon {time_text(horizon_ms)})"
         yield f"  {tp} {record_text(record)}: {why}"
-    yield from _what_keeps_cleaning_off(broker, tp)
+    yield from _closed_gates(broker, tp)
 
 
-def _what_keeps_cleaning_off(broker: Broker, tp: TopicPartition) -> Iterator[str]:
+def _closed_gates(broker: Broker, tp: TopicPartition) -> Iterator[str]:
     for partition in broker.explain(*tp).partitions:
         if partition.will_clean:
             yield f"  {tp} is due for cleaning: call broker.clean({tp.topic!r})"
@@ -214,7 +214,7 @@ def _winner(log: Log, records: list[ConsumerRecord]) -> ConsumerRecord:
     return max(records, key=lambda each: order_of(each.offset, each.timestamp, each.headers))
 
 
-def _stays_as_last(log: Log, record: ConsumerRecord) -> bool:
+def _is_retained_as_last(log: Log, record: ConsumerRecord) -> bool:
     from logstore.cleaner.strategy import Strategy
 
     return Strategy.of(log.config).has_versions and record.offset == log.log_end_offset - 1

@@ -90,8 +90,8 @@ def fill(
     if topic not in {each.name for each in broker.topics()}:
         broker.create_topic(topic, partition + 1, CONFIGS)
     _, fill_with = _SHAPES[shape]
-    fill_with(_Filling(broker, topic, partition))
-    return look(broker, topic, partition)
+    fill_with(_PartitionFiller(broker, topic, partition))
+    return read_offsets(broker, topic, partition)
 
 
 def make(
@@ -122,7 +122,7 @@ def make(
         return fill(broker, shape, topic=topic)
 
 
-def look(broker: Broker, topic: str = "holes", partition: int = 0) -> HoleyLog:
+def read_offsets(broker: Broker, topic: str = "holes", partition: int = 0) -> HoleyLog:
     """Return the offsets of a partition as a client sees them."""
     log = broker.log(topic, partition)
     found, committed = (
@@ -145,7 +145,7 @@ def look(broker: Broker, topic: str = "holes", partition: int = 0) -> HoleyLog:
 # --- shapes ------------------------------------------------------------------------------------
 
 
-class _Filling:
+class _PartitionFiller:
     """A partition that is being filled. Its keys differ from those of existing records."""
 
     def __init__(self, broker: MovableBroker, topic: str, partition: int) -> None:
@@ -172,7 +172,7 @@ class _Filling:
 
     def clean(self) -> None:
         """Clean the whole log, without merging segments."""
-        with self._no_merging():
+        with self._without_merging():
             self.broker.clean(*self.tp, force=True, roll=True)
 
     def expire(self) -> None:
@@ -204,7 +204,7 @@ class _Filling:
         return self.tp.topic, b"value", self.key(number), None, self.tp.partition
 
     @contextmanager
-    def _no_merging(self) -> Iterator[None]:
+    def _without_merging(self) -> Iterator[None]:
         name = "segment.bytes"
         topic = self.broker.topic(self.tp.topic)
         sizes = [segment.size_bytes for segment in self.log.segments]
@@ -218,26 +218,26 @@ class _Filling:
                 self.broker.alter_configs(topic.name, {}, unset=[name])
 
 
-def _trailing_hole(log: _Filling) -> None:
+def _trailing_hole(log: _PartitionFiller) -> None:
     log.batch(0, 1)
     log.batch(2, 3, 4, value=None)
     log.clean()
     log.expire()
 
 
-def _last_offset_gone(log: _Filling) -> None:
+def _last_offset_gone(log: _PartitionFiller) -> None:
     log.batch(0, 1, 2)
     log.batch(2, 3)
     log.clean()
 
 
-def _empty_batch(log: _Filling) -> None:
+def _empty_batch(log: _PartitionFiller) -> None:
     log.send(0, 1)
     log.batch(0, 1, 2)
     log.clean()
 
 
-def _segment_gap(log: _Filling) -> None:
+def _segment_gap(log: _PartitionFiller) -> None:
     log.batch(0, 1)
     log.batch(2, 3)
     log.roll()
@@ -248,7 +248,7 @@ def _segment_gap(log: _Filling) -> None:
     log.clean()
 
 
-def _control_batches(log: _Filling) -> None:
+def _control_batches(log: _PartitionFiller) -> None:
     with log.transactions() as transaction:
         transaction(0, 1, commit=False)
         transaction(2, commit=False)
@@ -258,14 +258,14 @@ def _control_batches(log: _Filling) -> None:
     log.clean()
 
 
-def _delete_horizon(log: _Filling) -> None:
+def _delete_horizon(log: _PartitionFiller) -> None:
     log.batch(0, 1, 2, 3)
     log.batch(1, 2, 3, value=None)
     log.batch(3)
     log.clean()
 
 
-def _compressed(log: _Filling) -> None:
+def _compressed(log: _PartitionFiller) -> None:
     for first, codec in zip(range(0, 40, 10), CODECS, strict=True):
         log.batch(*range(first, first + 6), codec=codec)
     for first in range(0, 40, 10):
@@ -273,34 +273,34 @@ def _compressed(log: _Filling) -> None:
     log.clean()
 
 
-def _start_in_hole(log: _Filling) -> None:
+def _start_in_hole(log: _PartitionFiller) -> None:
     log.batch(0, 1, 2, 3)
     log.batch(1, 2, 4)
     log.clean()
     log.broker.delete_records({log.tp: log.log.log_end_offset - 5})
 
 
-def _aborted_end(log: _Filling) -> None:
+def _aborted_end(log: _PartitionFiller) -> None:
     log.batch(0)
     with log.transactions() as transaction:
         transaction(1, commit=True)
         transaction(0, 2, commit=False)
 
 
-def _nothing_left(log: _Filling) -> None:
+def _all_records_removed(log: _PartitionFiller) -> None:
     log.batch(0, 1, 2, value=None)
     log.clean()
     log.expire()
 
 
-def _bare_end(log: _Filling) -> None:
+def _empty_active_segment(log: _PartitionFiller) -> None:
     log.batch(0, 1, 2)
     # Like Kafka 3.9, this cleaner retains the header of the last batch. Kafka 4 removes it.
     log.log.writer.roll(log.log.log_end_offset + 4)
     log.log.offsets.set_high_watermark(log.log.log_end_offset)
 
 
-_SHAPES: dict[str, tuple[str, Callable[[_Filling], None]]] = {
+_SHAPES: dict[str, tuple[str, Callable[[_PartitionFiller], None]]] = {
     "trailing_hole": (
         "the last records were removed, but the log end offset has not changed",
         _trailing_hole,
@@ -330,11 +330,11 @@ _SHAPES: dict[str, tuple[str, Callable[[_Filling], None]]] = {
     ),
     "bare_end": (
         "the log ends without a batch, as it may happen with Kafka 4",
-        _bare_end,
+        _empty_active_segment,
     ),
     "nothing_left": (
         "all records were removed, but the log end offset has not changed",
-        _nothing_left,
+        _all_records_removed,
     ),
 }
 

@@ -172,7 +172,7 @@ def logstore_server(logstore_broker: Broker[VirtualClock]) -> Iterator[Listener]
     Record timestamps are shifted by the difference between `logstore_clock` and the system clock,
     so that records age with the virtual clock.
     """
-    with _silent_afterwards(), logstore_broker.listen(restamp=True) as listener:
+    with _suppress_client_logs(), logstore_broker.listen(restamp=True) as listener:
         yield listener
 
 
@@ -185,7 +185,7 @@ def logstore_server_factory(request: pytest.FixtureRequest) -> Iterator[Callable
     """
     from logstore.broker import Broker
 
-    with _silent_afterwards(), ExitStack() as opened:
+    with _suppress_client_logs(), ExitStack() as opened:
 
         def serve(
             broker: Broker[Any] | None = None,
@@ -205,7 +205,7 @@ def logstore_server_factory(request: pytest.FixtureRequest) -> Iterator[Callable
 
 
 @contextmanager
-def _silent_afterwards() -> Iterator[None]:
+def _suppress_client_logs() -> Iterator[None]:
     """Drop log messages of kafka-python clients whose server was closed.
 
     Such clients try to reconnect and would fill the report with ECONNREFUSED errors.

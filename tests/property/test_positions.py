@@ -160,7 +160,7 @@ def test_positions_end_after_the_last_batch_of_shapes_that_follow_each_other(par
                 holes.fill(broker, shape, topic="t")
             for _ in range(rng.choice((0, 0, 3))):
                 broker.append("t", key=b"%d-0" % rng.randrange(30), value=b"later")
-            result = holes.look(broker, "t")
+            result = holes.read_offsets(broker, "t")
             for level, stored in zip(
                 LEVELS, (result.offsets, result.committed_offsets), strict=True
             ):

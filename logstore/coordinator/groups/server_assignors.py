@@ -17,7 +17,7 @@ from logstore.coordinator.groups.java_maps import (
     java_number_order,
 )
 
-_MOST_ROUNDS = 16
+_ROUNDS_MAX = 16
 """Maximum number of rounds over all topics when balancing members with different subscriptions."""
 
 
@@ -263,7 +263,7 @@ class _Balancer:
     def _balance(self, topic_ids: list[str]) -> None:
         """Balance all topics until no partition moves, for at most 16 rounds."""
         last_changed = -1
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_ROUNDS_MAX):
             for position, topic_id in enumerate(topic_ids):
                 if position == last_changed:
                     return

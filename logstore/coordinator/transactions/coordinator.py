@@ -32,7 +32,7 @@ from logstore.coordinator.groups.coordinator import GroupCoordinator
 from logstore.coordinator.host import NO_EPOCH, CoordinatorHost
 from logstore.coordinator.markers import OUTDATED_ERRORS, TransactionMarker
 from logstore.coordinator.transactions.log import StoredTransactions, TransactionLog
-from logstore.coordinator.transactions.pending_offsets import History, settle
+from logstore.coordinator.transactions.pending_offsets import History, write_missing_markers
 from logstore.coordinator.transactions.producer_ids import ProducerIds, largest_producer_id
 from logstore.coordinator.transactions.state import (
     SERVER_VERSION,
@@ -738,12 +738,12 @@ class TransactionCoordinator:
                 self._log.ensure_stored()
                 self._active = True
                 if not self._host.is_replicated:  # in a cluster, `ClusterHost` calls `take_over`
-                    self.settle_pending_offsets()
+                    self.complete_pending_offsets()
                     self.complete_prepared()
                 stored = self._load()
             return stored
 
-    def settle_pending_offsets(self) -> None:
+    def complete_pending_offsets(self) -> None:
         """Write the missing markers in `__consumer_offsets`; see `pending_offsets`.
 
         The caller must do this before completing prepared transactions, because a marker ends all
@@ -760,7 +760,7 @@ class TransactionCoordinator:
             return
         for log in logs:
             try:
-                settle(log, history, self._decide_to_fence)
+                write_missing_markers(log, history, self._decide_to_fence)
             except LogStoreError as error:
                 logger.warning("%s: pending offsets cannot be settled: %s", log, error)
 

@@ -2,7 +2,7 @@
 
 Earlier versions wrote no markers to `__consumer_offsets` in a cluster. The transaction log marks
 these transactions as complete, but their offsets are still pending: readers get older offsets, or
-UNSTABLE_OFFSET_COMMIT. `settle` writes the missing markers.
+UNSTABLE_OFFSET_COMMIT. `write_missing_markers` writes the missing markers.
 
 A marker ends all pending transactions of a producer in a partition. If all of them were committed,
 a COMMIT marker is correct. If only some of them were committed, the newest committed offset of each
@@ -126,7 +126,7 @@ class History:
 
 
 class _Partition:
-    """The contents of a partition of `__consumer_offsets`, for `settle`.
+    """The contents of a partition of `__consumer_offsets`, for `write_missing_markers`.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ class _Partition:
         }
 
 
-def settle(
+def write_missing_markers(
     log: Log, history: History, abort: Callable[[TransactionMetadata], TransactionMetadata]
 ) -> None:
     """Write the missing markers of decided transactions to a partition of `__consumer_offsets`.
@@ -199,7 +199,7 @@ def settle(
     Raises
     ------
     LogStoreError
-        The partition cannot be read or written. `settle` can be called again.
+        The partition cannot be read or written. `write_missing_markers` can be called again.
     """
     tp = log.topic_partition
     partition = _Partition(log)

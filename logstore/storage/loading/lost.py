@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _INDEX_BYTES_READ = 4096
 
-STRAYS_OF_A_SHUTDOWN = 1
+SHUTDOWN_STRAYS_MAX = 1
 """Snapshots below the last segment that may be at no base offset.
 
 A clean shutdown writes a snapshot at the end of the log. The next start of a broker deletes it,
@@ -97,7 +97,7 @@ def remaining_files(fs: FileSystem, directory: str) -> set[int]:
             indexes.append((parsed.base_offset, f"{directory}/{name}"))
     last = max(logs, default=0)
     strays = {offset for offset in snapshots - logs if offset < last}
-    found = strays if len(strays) > STRAYS_OF_A_SHUTDOWN else set()
+    found = strays if len(strays) > SHUTDOWN_STRAYS_MAX else set()
     for base, path in indexes:
         if base not in logs:
             with suppress(OSError):

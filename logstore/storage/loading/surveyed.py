@@ -91,7 +91,7 @@ def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> Surve
     origins: dict[str, str] = {}
     for path, parts in files.listed(kind=LOG_SUFFIX, state=SWAP_SUFFIX):
         bounds = SegmentBounds(path, parts.base_offset, parts.base_offset, None)
-        shown = _Shown(fs, bounds, limit)
+        shown = _ShownSegment(fs, bounds, limit)
         # The segments are complete, so the swap can be finished. They are surveyed again below.
         shown.show()
         if shown.damages and _has_sources(files, shown, limit):
@@ -113,7 +113,7 @@ def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> Surve
     for base, following in _with_following(logs, superseded):
         first_offset = superseded[base].first_offset if base in superseded else base
         bounds = SegmentBounds(paths[base], base, first_offset, following)
-        shown = _Shown(fs, bounds, limit)
+        shown = _ShownSegment(fs, bounds, limit)
         is_odd = shown.show(logs[base])
         if bounds.is_partly_superseded and shown.first_offset is not None:
             shown.damages.insert(0, (_superseded_part(bounds, shown), 0))
@@ -158,7 +158,7 @@ def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> Surve
     return result
 
 
-def _has_sources(files: PartitionFiles, shown: _Shown, limit: int) -> bool:
+def _has_sources(files: PartitionFiles, shown: _ShownSegment, limit: int) -> bool:
     """Return whether all sources of a damaged `.swap` still exist, so it can be dropped."""
     base, last = shown.bounds.base_offset, shown.last_offset
     live = {
@@ -313,7 +313,7 @@ def leftover_text(path: str, first_offset: int) -> str:
     return f"{path} supersedes its offsets below {first_offset} after a finished swap"
 
 
-def _superseded_part(bounds: SegmentBounds, shown: _Shown) -> Damage:
+def _superseded_part(bounds: SegmentBounds, shown: _ShownSegment) -> Damage:
     """Return the superseded beginning of a segment as mended damage."""
     end = shown.first_position
     return Damage(
@@ -327,7 +327,7 @@ def _superseded_part(bounds: SegmentBounds, shown: _Shown) -> Damage:
     )
 
 
-class _Shown:
+class _ShownSegment:
     """A `.log` file, its valid batches, and how it is shown."""
 
     def __init__(self, fs: OverlayFileSystem, bounds: SegmentBounds, limit: int) -> None:

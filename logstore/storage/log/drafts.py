@@ -128,7 +128,7 @@ class AppendInfo(NamedTuple):
 NOTHING_APPENDED = AppendInfo(-1, -1, NO_TIMESTAMP, NO_TIMESTAMP, 0, 0, None)
 
 
-class Stamp(NamedTuple):
+class ProducerFields(NamedTuple):
     """The producer fields of a batch."""
 
     producer_id: int
@@ -140,14 +140,15 @@ class Stamp(NamedTuple):
 class Placement(NamedTuple):
     """The values of the log that sealing a draft requires, read under the log's lock.
 
-    `stamp` contains the producer fields of the batch, or None for a batch without a producer.
+    `producer_fields` contains the producer fields of the batch, or None for a batch without a
+    producer.
     """
 
     config: LogConfig
     base_offset: int
     leader_epoch: int
     now_ms: int
-    stamp: Stamp | None = None
+    producer_fields: ProducerFields | None = None
 
 
 class SealedBatch(NamedTuple):
@@ -479,11 +480,11 @@ class BatchDraft:
         InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError,
         RecordListTooLargeError
         """
-        config, base, leader_epoch, now_ms, stamp = place
+        config, base, leader_epoch, now_ms, producer_fields = place
         section, count = self.section, self._count
         first, lowest, largest, timestamps = self.times or (now_ms, now_ms, now_ms, ())
         check_record_count(count, config)
-        if stamp is not None:
+        if producer_fields is not None:
             # As for a batch from the wire, check the uncompressed size before the records.
             check_batch_size(HEADER_SIZE + len(section), config)
         if not timestamps_in_bounds(lowest, largest, config, now_ms):
@@ -500,17 +501,17 @@ class BatchDraft:
             section = compress(stored, section, codec_level(config, stored))
         data: bytes | memoryview
         batch = None
-        if self._batch is not None and stamp is None and not attributes:
+        if self._batch is not None and producer_fields is None and not attributes:
             data = self._batch
             place_batch(data, base, leader_epoch)
         else:
             producer: Sequence[int] = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
-            if stamp is not None:
-                *producer, is_transactional = stamp
+            if producer_fields is not None:
+                *producer, is_transactional = producer_fields
                 if is_transactional:
                     attributes |= TRANSACTIONAL_BIT
             covered = (attributes, count - 1, first, largest, *producer, count)
-            if stamp is not None:
+            if producer_fields is not None:
                 batch = RecordBatch.pack(section, base, leader_epoch, *covered)
                 data = batch.data
             else:

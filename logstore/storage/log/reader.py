@@ -132,8 +132,8 @@ class LogReader:
         self._local.check_open()
         return self.steady(lambda: self._read(start_offset, max_bytes, isolation, min_one_message))
 
-    def steady(self, look: Callable[[], Answer]) -> Answer:
-        """Call `look` without a lock. Repeat the call if the log changed in the meantime.
+    def steady(self, read: Callable[[], Answer]) -> Answer:
+        """Call `read` without a lock. Repeat the call if the log changed in the meantime.
 
         The call is repeated if the log was truncated, or if it failed while segments were removed.
         The last attempt holds the log's lock, so the number of attempts is limited, and an error in
@@ -151,7 +151,7 @@ class LogReader:
             generation = local.settled_generation()
             view = local.segments.view
             try:
-                answer = look()
+                answer = read()
             except Exception as error:  # a removed file, or a truncated batch
                 with local.lock:  # wait for a change in progress
                     has_changed = local.generation != generation or local.segments.view is not view
@@ -165,7 +165,7 @@ class LogReader:
         with local.lock:
             local.check_open()
             try:
-                return look()
+                return read()
             except Exception as error:
                 self._refuse_if_disk_failed(error)
                 raise

@@ -23,11 +23,11 @@ from logstore.storage.log.drafts import (
     BatchesDraft,
     NewRecord,
     Placement,
+    ProducerFields,
     RecordArrays,
     RecordLists,
     RecordSealer,
     SealedBatch,
-    Stamp,
 )
 from logstore.storage.log.recovery import apply_to_segment
 from logstore.storage.log.validate import (
@@ -107,7 +107,9 @@ class LogWriter:
                 if local.is_unfinished:
                     local.recover()
 
-    def append_next(self, record: NewRecord, stamp: Stamp | None = None) -> AppendInfo | None:
+    def append_next(
+        self, record: NewRecord, producer_fields: ProducerFields | None = None
+    ) -> AppendInfo | None:
         """Append a producer's record as a single-record batch, in the simple cases.
 
         The result is the same as with `append_records`. This is faster for producers that send
@@ -115,7 +117,7 @@ class LogWriter:
 
         Parameters
         ----------
-        stamp : Stamp, optional
+        producer_fields : ProducerFields, optional
             Producer fields of a batch outside a transaction.
 
         Returns
@@ -142,10 +144,10 @@ class LogWriter:
                 if sealer.config is not local.config:
                     sealer = self._sealer = RecordSealer(local.config)
                 entry, sequence = None, NO_SEQUENCE
-                if stamp is None:
+                if producer_fields is None:
                     sealed = sealer.seal(record, base, epoch, now_ms)
                 else:
-                    producer_id, producer_epoch, sequence, _ = stamp
+                    producer_id, producer_epoch, sequence, _ = producer_fields
                     entry = local.producer_state.entry(producer_id)
                     if entry is None or not entry.is_followed_by(producer_epoch, sequence):
                         return None
@@ -164,7 +166,7 @@ class LogWriter:
         self,
         records: Sequence[NewRecord] | RecordLists | RecordArrays,
         codec: Codec = Codec.NONE,
-        stamp: Stamp | None = None,
+        producer_fields: ProducerFields | None = None,
     ) -> AppendInfo:
         """Append records as one batch.
 
@@ -174,7 +176,7 @@ class LogWriter:
             If empty, neither an append nor a roll takes place.
         codec : Codec
             The producer's codec, which `compression.type` may override.
-        stamp : Stamp, optional
+        producer_fields : ProducerFields, optional
             Producer fields of the batch. The batch is then checked like a batch passed to
             `append_batches`, in the same order and with the same errors. `codec` must be NONE, and
             all timestamps must be set.
@@ -192,10 +194,10 @@ class LogWriter:
             return NOTHING_APPENDED
         if not isinstance(records, (RecordLists, RecordArrays)):
             records = RecordLists.of(records)
-        if count == 1 and stamp is None and isinstance(records, RecordLists):
+        if count == 1 and producer_fields is None and isinstance(records, RecordLists):
             return self.append_record(records.record(0), codec)
         now_ms = self._clock.now_ms()
-        return self._append(records.draft(now_ms), codec, now_ms, stamp)
+        return self._append(records.draft(now_ms), codec, now_ms, producer_fields)
 
     def append_parts(
         self,
@@ -253,15 +255,21 @@ class LogWriter:
         return AppendInfo(base, last, timestamp, NO_TIMESTAMP, last - base + 1, size, None)
 
     def _append(
-        self, draft: BatchDraft, codec: Codec, now_ms: int, stamp: Stamp | None = None
+        self,
+        draft: BatchDraft,
+        codec: Codec,
+        now_ms: int,
+        producer_fields: ProducerFields | None = None,
     ) -> AppendInfo:
-        return self._local.change(self._append_draft, draft, codec, now_ms, stamp)
+        return self._local.change(self._append_draft, draft, codec, now_ms, producer_fields)
 
     def _append_draft(
-        self, draft: BatchDraft, codec: Codec, now_ms: int, stamp: Stamp | None
+        self, draft: BatchDraft, codec: Codec, now_ms: int, producer_fields: ProducerFields | None
     ) -> AppendInfo:
         base, epoch = self._begin()
-        sealed = draft.seal(codec, Placement(self._local.config, base, epoch, now_ms, stamp))
+        sealed = draft.seal(
+            codec, Placement(self._local.config, base, epoch, now_ms, producer_fields)
+        )
         if sealed.batch is not None:
             return self._write([sealed.batch], AppendOrigin.CLIENT, now_ms)
         return self._append_sealed(sealed, base, epoch, now_ms)

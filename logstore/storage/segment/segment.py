@@ -263,7 +263,7 @@ class LogSegment(SegmentFiles):
         from logstore import jit
         from logstore.storage.segment import kernels
 
-        jit.pays(kernels.find_index_entries, len(extents) * _BATCH_SECONDS)
+        jit.compile_if_worthwhile(kernels.find_index_entries, len(extents) * _BATCH_SECONDS)
         places, times = np.empty((2, len(extents), 2), np.int64)
         counters = np.array(self._entry_counters(), np.int64)
         rows, time_rows, end = kernels.find_index_entries(

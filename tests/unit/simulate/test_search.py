@@ -9,7 +9,7 @@ import pytest
 
 from logstore.simulate.goals import parse_goal
 from logstore.simulate.quantities import quantity
-from logstore.simulate.search import HELD_SEEDS, Search
+from logstore.simulate.search import HELD_OUT_SEEDS, Search
 from tools.goal_sweeps import FOLDER, costs_in, costs_of
 
 NAMES = ("devices", "erasure", "warehouse")
@@ -69,7 +69,7 @@ def test_the_search_finds_the_setting_of_the_sweep_in_a_tenth_of_its_runs(name):
     assert found.runs == len(swept.asked)
     assert found.sweep_runs == len(swept.costs) == 81 * 8
     assert found.runs <= found.sweep_runs // 10
-    assert len(found.best.held) == HELD_SEEDS == found.held_runs
+    assert len(found.best.held) == HELD_OUT_SEEDS == found.held_runs
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -117,7 +117,7 @@ def test_a_setting_that_does_not_hold_with_other_seeds_is_not_the_result():
     assert found.is_met
     assert found.best.settings != best
     assert swept.median(found.best.settings) > swept.median(best)
-    assert len(set(found.best.held_seeds)) == len(found.best.held) == HELD_SEEDS
+    assert len(set(found.best.held_seeds)) == len(found.best.held) == HELD_OUT_SEEDS
     (failed,) = [each for each in found.candidates if each.settings == best]
     assert set(failed.held_seeds).isdisjoint(found.best.held_seeds)
 

@@ -4,7 +4,7 @@ import pytest
 
 from logstore.errors import InvalidConfigurationError
 from logstore.simulate import parse
-from logstore.simulate.sweep import JUDGED_BY, Sweep, Variant, combinations, sweep
+from logstore.simulate.sweep import COMPARED_COSTS, Sweep, Variant, combinations, sweep
 from tests.support.world.messages import exactly
 
 SCENARIO = """
@@ -19,7 +19,7 @@ configs = { "cleanup.policy" = "compact", "segment.bytes" = 20_000 }
 
 
 def variant(*costs):
-    return Variant({}, dict(zip(JUDGED_BY, costs, strict=True)))
+    return Variant({}, dict(zip(COMPARED_COSTS, costs, strict=True)))
 
 
 def test_every_combination_is_run_and_costs_what_it_costs_alone():

@@ -63,12 +63,12 @@ def test_shape_matches_its_definition(shape, tmp_path):
     with Broker(clock=VirtualClock(), seed=0) as broker:
         found = holes.fill(broker, shape)
         assert has_shape(shape, broker, found), headers(broker)
-        assert found == holes.look(broker)
+        assert found == holes.read_offsets(broker)
     made = holes.make(shape, tmp_path / "made")
     assert made == found
     with Broker(tmp_path / "made", clock=VirtualClock()) as again:
         assert has_shape(shape, again, made)
-        assert holes.look(again) == made
+        assert holes.read_offsets(again) == made
 
 
 def test_one_shape_after_another_in_one_topic():

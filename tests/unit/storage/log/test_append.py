@@ -22,7 +22,7 @@ from logstore.record.records import Record, encode_records
 from logstore.runtime import Runtime
 from logstore.runtime.clock import VIRTUAL_EPOCH_MS
 from logstore.storage.log import NewRecord
-from logstore.storage.log.drafts import AppendInfo, RecordArrays, RecordLists, Stamp
+from logstore.storage.log.drafts import AppendInfo, ProducerFields, RecordArrays, RecordLists
 from logstore.storage.log.epochs import EpochEntry
 from logstore.types import AppendOrigin, TimestampType
 from tests.support.world.builders import (
@@ -206,7 +206,7 @@ def test_a_producer_of_this_process_writes_the_same_as_a_client(
         infos = []
         sequence = 0
         for count in (1, 2, 64, 65, 300):
-            stamp = Stamp(7, 1, sequence, is_transactional)
+            stamp = ProducerFields(7, 1, sequence, is_transactional)
             infos += [door(log, new_records(count), stamp), door(log, new_records(count), stamp)]
             sequence += count
         assert [info.is_duplicate for info in infos] == [False, True] * 5
@@ -243,10 +243,10 @@ def test_a_producer_of_this_process_is_refused_as_a_client_is(name, compression)
             max_message_bytes=1000,
             message_timestamp_before_max_ms=1000,
         )
-        door(log, [NewRecord(b"k", b"v", NOW)], Stamp(7, 1, 0, is_transactional=False))
+        door(log, [NewRecord(b"k", b"v", NOW)], ProducerFields(7, 1, 0, is_transactional=False))
         before = (world.files(), log.log_end_offset)
         with pytest.raises(RequestError) as refusal:
-            door(log, records, Stamp(7, 1, sequence or 1, is_transactional=False))
+            door(log, records, ProducerFields(7, 1, sequence or 1, is_transactional=False))
         assert before == (world.files(), log.log_end_offset)
         error = refusal.value
         refusals.append((type(error), str(error), getattr(error, "record_errors", None)))
