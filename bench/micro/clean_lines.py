@@ -13,8 +13,8 @@ from typing import Any
 
 from logstore.bench.measuring import Run, Sample, run_interleaved
 from logstore.bench.micro.cleaning import (
-    clean_here,
-    clean_there,
+    clean_with_kafka,
+    clean_with_logstore,
     compare,
     compare_unpacked,
     copy_log,
@@ -56,7 +56,7 @@ def warm_kafka(setting: Setting) -> KafkaPeer | None:
     while spent < least:
         for number, shape in enumerate(shapes):
             copy = copy_log(home / f"log-{number}", home / "copy")
-            spent += clean_there(kafka, copy, shape)[0].cpu_s
+            spent += clean_with_kafka(kafka, copy, shape)[0].cpu_s
     shutil.rmtree(home)
     kafka.is_warm = True
     return kafka
@@ -90,12 +90,12 @@ def clean_line(
     judge = compare if shape.codec == "none" else compare_unpacked
 
     def here() -> Sample:
-        cleaned = clean_here(copy_log(home / "log", home / "here"))
+        cleaned = clean_with_logstore(copy_log(home / "log", home / "here"))
         reports.append(cleaned.report)
         return cleaned.sample
 
     def there() -> Sample:
-        sample, answers = clean_there(kafka, copy_log(home / "log", home / "there"), shape)
+        sample, answers = clean_with_kafka(kafka, copy_log(home / "log", home / "there"), shape)
         of_thread.append(sum(each["thread_ns"] for each in answers) / 1e9 / sample.cpu_s)
         compared.append(judge(home / "here", home / "there"))
         return sample

@@ -79,7 +79,9 @@ def sync_tree(data_dir: Path) -> None:
             os.close(descriptor)
 
 
-def clean_here(data_dir: Path, *, threads: int = 1, map_bytes: int = MAP_BYTES) -> CleanRun:
+def clean_with_logstore(
+    data_dir: Path, *, threads: int = 1, map_bytes: int = MAP_BYTES
+) -> CleanRun:
     """Clean every partition with `Broker.clean`, without measuring opening and closing.
 
     The maps have the memory of the same number of Kafka cleaner threads.
@@ -97,7 +99,7 @@ def clean_here(data_dir: Path, *, threads: int = 1, map_bytes: int = MAP_BYTES) 
     return CleanRun(watch.sample, report.to_json())
 
 
-def clean_there(
+def clean_with_kafka(
     peer: KafkaPeer, data_dir: Path, shape: LogShape
 ) -> tuple[Sample, list[dict[str, Any]]]:
     """Clean every partition with Kafka's cleaner, one after another."""

@@ -32,32 +32,32 @@ def columns_of(
     return np.full(len(records), TIMESTAMP_MS), keys, values
 
 
-def encode_here(times: np.ndarray, keys: BytesColumn, values: BytesColumn) -> bytes:
+def encode_with_logstore(times: np.ndarray, keys: BytesColumn, values: BytesColumn) -> bytes:
     """Encode columns as a batch, including its CRC."""
     return encode_batch(times, keys, values)
 
 
-def decode_here(data: bytes) -> int:
+def decode_with_logstore(data: bytes) -> int:
     """Decode a batch into columns: offsets, timestamps, extents of keys and values."""
     return len(decode_batch(data).offsets)
 
 
-def decode_there(client: Client, batch: bytes, records: int) -> None:
+def decode_with_client(client: Client, batch: bytes, records: int) -> None:
     """Decode a batch of `records` records with a client."""
     assert client.decode(batch) == records
 
 
 def _lines(setting: Setting) -> Iterator[Line]:
     columns = columns_of(RECORDS)
-    batch = encode_here(*columns)
+    batch = encode_with_logstore(*columns)
     batches = setting.share_of(BATCHES)
     here: dict[str, Callable[[], object]] = {
-        "encode": lambda: encode_here(*columns),
-        "decode": lambda: decode_here(batch),
+        "encode": lambda: encode_with_logstore(*columns),
+        "decode": lambda: decode_with_logstore(batch),
     }
     there: dict[str, Callable[[Client], object]] = {
         "encode": lambda client: client.encode(RECORDS, TIMESTAMP_MS),
-        "decode": lambda client: decode_there(client, batch, BATCH_RECORDS),
+        "decode": lambda client: decode_with_client(client, batch, BATCH_RECORDS),
     }
     for what, ours in here.items():
         for peer in _PEERS:
@@ -93,15 +93,15 @@ def _many_at_once(setting: Setting) -> Iterator[Line]:
 def _large_batch(setting: Setting) -> Iterator[Line]:
     """Decode batches of the maximum size that a topic accepts by default."""
     records = RECORDS * -(-setting.share_of(LARGE_BATCH_RECORDS) // BATCH_RECORDS)
-    batch = encode_here(*columns_of(records))
+    batch = encode_with_logstore(*columns_of(records))
     times = BATCHES * BATCH_RECORDS // LARGE_BATCH_RECORDS
     yield _line(
         setting,
         "decode-large",
         f"decode columns, one batch of {len(records)} records per call",
         times * len(records),
-        _repeated(lambda: decode_here(batch), times),
-        partial(_repeated, lambda client: decode_there(client, batch, len(records)), times),
+        _repeated(lambda: decode_with_logstore(batch), times),
+        partial(_repeated, lambda client: decode_with_client(client, batch, len(records)), times),
         {"batch_records": len(records), "batch_bytes": len(batch)},
     )
 

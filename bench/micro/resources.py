@@ -11,7 +11,7 @@ from pathlib import Path
 
 from logstore.bench.measuring import Sample, run_interleaved
 from logstore.bench.micro.clean_lines import SIZES
-from logstore.bench.micro.cleaning import MAP_BYTES, clean_here, copy_log
+from logstore.bench.micro.cleaning import MAP_BYTES, clean_with_logstore, copy_log
 from logstore.bench.micro.figures import MS, speeds, wall_only
 from logstore.bench.micro.logs import KIB, MIB, LogShape, make_log
 from logstore.bench.micro.setting import Job, Setting
@@ -57,12 +57,12 @@ def _threads(setting: Setting) -> Iterator[Line]:
     log_bytes = make_log(whole, home / "log")
 
     def by_threads(threads: int) -> Sample:
-        return clean_here(copy_log(home / "log", home / "copy"), threads=threads).sample
+        return clean_with_logstore(copy_log(home / "log", home / "copy"), threads=threads).sample
 
     contestants = {
         "one": partial(by_threads, 1),
         "two": partial(by_threads, 2),
-        "processes": partial(_two_processes, home),
+        "processes": partial(_clean_in_two_processes, home),
     }
     samples = run_interleaved(contestants, repeats=setting.repeats, warmups=setting.warmups)
     shutil.rmtree(home)
@@ -130,7 +130,7 @@ def _cold(setting: Setting) -> Iterator[Line]:
         )
 
 
-def _two_processes(home: Path) -> Sample:
+def _clean_in_two_processes(home: Path) -> Sample:
     """Clean two logs in two concurrent processes, which is the limit for two cores."""
     running = [
         subprocess.Popen(

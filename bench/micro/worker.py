@@ -55,13 +55,15 @@ def first_records() -> dict[str, float]:
 
 def memory(warm: str, data_dir: str, map_bytes: str) -> dict[str, float]:
     """Clean a small log, then a large one, and return the growth of peak memory."""
-    from logstore.bench.micro.cleaning import clean_here
+    from logstore.bench.micro.cleaning import clean_with_logstore
     from logstore.jit import compile_always
 
     compile_always()
-    clean_here(Path(warm), map_bytes=int(map_bytes))  # compile kernels and load all modules
+    clean_with_logstore(
+        Path(warm), map_bytes=int(map_bytes)
+    )  # compile kernels and load all modules
     before = _reset_peak()
-    cleaned = clean_here(Path(data_dir), map_bytes=int(map_bytes))
+    cleaned = clean_with_logstore(Path(data_dir), map_bytes=int(map_bytes))
     grown = _peak_kib() - before
     (stats,) = cleaned.report["cleaned"]
     return {"grown_bytes": grown << 10, "entries": stats["map_entries"], **cleaned.sample._asdict()}
@@ -92,22 +94,22 @@ def _status_kib(name: str) -> int:
 
 def clean(warm: str, data_dir: str) -> dict[str, float]:
     """Clean a log as a warm-up, print a line, wait for a line, and clean another log."""
-    from logstore.bench.micro.cleaning import clean_here
+    from logstore.bench.micro.cleaning import clean_with_logstore
     from logstore.jit import compile_always
 
     compile_always()
-    clean_here(Path(warm))
+    clean_with_logstore(Path(warm))
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()
-    return dict(clean_here(Path(data_dir)).sample._asdict())
+    return dict(clean_with_logstore(Path(data_dir)).sample._asdict())
 
 
 def cold(data_dir: str, threads: str) -> dict[str, float]:
     """Clean a directory with several threads as the first work of this process."""
-    from logstore.bench.micro.cleaning import clean_here
+    from logstore.bench.micro.cleaning import clean_with_logstore
 
-    return dict(clean_here(Path(data_dir), threads=int(threads)).sample._asdict())
+    return dict(clean_with_logstore(Path(data_dir), threads=int(threads)).sample._asdict())
 
 
 WORK = {

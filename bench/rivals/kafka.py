@@ -139,7 +139,7 @@ class KafkaPeer:
         map_bytes: int,
     ) -> tuple[Sample, dict[str, Any]]:
         """Clean a partition below its active segment with Kafka. Return time and statistics."""
-        answer = self._ask(
+        answer = self._call(
             command="clean",
             data_dir=str(data_dir),
             topic=topic_partition.topic,
@@ -152,14 +152,14 @@ class KafkaPeer:
 
     def map(self, puts: Path, absent: Path, map_bytes: int) -> dict[str, Any]:
         """Put keys into Kafka's map and look them up. Return the time of each part in ns."""
-        return self._ask(command="map", puts=str(puts), absent=str(absent), map_bytes=map_bytes)
+        return self._call(command="map", puts=str(puts), absent=str(absent), map_bytes=map_bytes)
 
     def filter(self, logs: Sequence[Path], now_ms: int, map_bytes: int) -> dict[str, Any]:
         """Map and filter segments in memory with Kafka. Return the time of each part in ns."""
         paths = [str(path) for path in logs]
-        return self._ask(command="filter", paths=paths, now=now_ms, map_bytes=map_bytes)
+        return self._call(command="filter", paths=paths, now=now_ms, map_bytes=map_bytes)
 
-    def _ask(self, **request: Any) -> dict[str, Any]:
+    def _call(self, **request: Any) -> dict[str, Any]:
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         answer = self._answer()

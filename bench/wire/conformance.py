@@ -42,7 +42,7 @@ CHECKS: Mapping[str, str] = {
 """Title of each check in the table."""
 
 
-class SeenRecord(NamedTuple):
+class ReceivedRecord(NamedTuple):
     """A record as a client sees it."""
 
     offset: int
@@ -94,7 +94,7 @@ def _compaction(broker: _Client) -> Iterator[tuple[str, str]]:
     broker.write("compacted", "c", "old")
     broker.write("compacted", "c", "new")
 
-    def is_clean(records: list[SeenRecord]) -> bool:
+    def is_clean(records: list[ReceivedRecord]) -> bool:
         return not any(each.value == "old" for each in records)
 
     records = broker.wait_for("compacted", is_clean)
@@ -117,7 +117,7 @@ def _expiry(broker: _Client) -> Iterator[tuple[str, str]]:
     broker.write("expiring", "gone", "x")
     broker.write("expiring", "gone", None)
 
-    def is_gone(records: list[SeenRecord]) -> bool:
+    def is_gone(records: list[ReceivedRecord]) -> bool:
         return all(each.key != "gone" for each in records)
 
     records = broker.wait_for("expiring", is_gone)
@@ -237,7 +237,9 @@ class _Client:
         if failures:
             raise KafkaException(failures[0])
 
-    def wait_for(self, topic: str, is_met: Callable[[list[SeenRecord]], bool]) -> list[SeenRecord]:
+    def wait_for(
+        self, topic: str, is_met: Callable[[list[ReceivedRecord]], bool]
+    ) -> list[ReceivedRecord]:
         """Write filler records, which roll segments, until a condition is met or time is up.
 
         Returns the records of the topic.
@@ -251,7 +253,7 @@ class _Client:
             self.write(topic, f"filler {number % 7}", "filler")
         raise AssertionError
 
-    def read(self, topic: str, isolation: str = "read_uncommitted") -> list[SeenRecord]:
+    def read(self, topic: str, isolation: str = "read_uncommitted") -> list[ReceivedRecord]:
         """Return all readable records."""
         consumer = Consumer(
             {
@@ -265,7 +267,7 @@ class _Client:
             }
         )
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        records: list[SeenRecord] = []
+        records: list[ReceivedRecord] = []
         deadline = time.monotonic() + WITHIN_S
         try:
             while time.monotonic() < deadline:
@@ -276,7 +278,7 @@ class _Client:
                 if error is None:
                     value = message.value()
                     text = None if value is None else value.decode()
-                    records.append(SeenRecord(message.offset(), message.key().decode(), text))
+                    records.append(ReceivedRecord(message.offset(), message.key().decode(), text))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     return records
                 else:

@@ -33,7 +33,7 @@ LONGEST = 128
 
 WORD_BYTES = 8
 
-WORDS_SPARED = 2
+SKIPPED_WORDS_MIN = 2
 """Keys are sorted if that saves at least this number of words per key on average."""
 
 
@@ -298,7 +298,7 @@ def hash_keys(data: Bytes, keys: Keys, count: int, key_map: MapArrays) -> None:
                 )
                 keys.lows[index] = low
                 keys.highs[index] = high
-        elif (whole_words - WORDS_SPARED) * (end - first) > all_words:
+        elif (whole_words - SKIPPED_WORDS_MIN) * (end - first) > all_words:
             _hash_ranked(data, keys, first, end, whole_words, key_map)
         else:
             _hash_together(data, keys, first, end, shortest, longest, key_map)

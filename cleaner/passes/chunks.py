@@ -360,7 +360,9 @@ class ChunkReader:
             chunk.end_before(found.unfit)
         seconds = found.rows * _BATCH_SECONDS + found.records * _RECORD_SECONDS
         self.bytes_ahead = max(self.bytes_ahead - size_bytes, 0)
-        jit.pays(scan_batches, seconds, seconds * self.bytes_ahead / max(size_bytes, 1))
+        jit.compile_if_worthwhile(
+            scan_batches, seconds, seconds * self.bytes_ahead / max(size_bytes, 1)
+        )
         if found.attributes & CODEC_MASK:
             self._append_decompressed(chunk)
         if found.attributes & CONTROL_BIT:

@@ -226,14 +226,14 @@ def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> 
     base offset would invalidate the new files of the split. After damage, the last file remains.
     After a disk failure, all files remain.
     """
-    told = isinstance(error, (CleaningAbortedError, GeneratorExit, SegmentOverflowError))
+    is_expected = isinstance(error, (CleaningAbortedError, GeneratorExit, SegmentOverflowError))
     failed = (
         log.is_offline
         or isinstance(error, OSError)
         or not isinstance(error, (Exception, GeneratorExit))
     )
     for destination in destinations:
-        is_kept = failed or not (told or destination is not destinations[-1])
+        is_kept = failed or not (is_expected or destination is not destinations[-1])
         # If the log is closed or belongs to a parent process, another pass might be using these
         # names.
         if is_kept or log.lifetime.is_over:

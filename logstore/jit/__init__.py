@@ -2,9 +2,9 @@
 
 Functions decorated with `kernel`, in modules and packages named `kernels`, have two forms with the
 same source. Plain Python, exact but slow, is used below the compilation threshold. Otherwise numba
-compiles them, which takes a tenth of a second per function, and caches the code on disk. `pays`
-decides, based on the caller's estimate of the work. Only this package uses numba, which it does not
-import before it compiles or loads a kernel.
+compiles them, which takes a tenth of a second per function, and caches the code on disk.
+`compile_if_worthwhile` decides, based on the caller's estimate of the work. Only this package uses
+numba, which it does not import before it compiles or loads a kernel.
 
 ============== =================================================================
 `kernel`       kernels, and ways to call them with less overhead
@@ -37,7 +37,7 @@ from logstore.jit.instructions import (
     store_u64,
 )
 from logstore.jit.kernel import Bound, Direct, Kernel, inline_kernel, kernel, kernel_like
-from logstore.jit.policy import compile_always, follow, pays
+from logstore.jit.policy import compile_always, compile_if_worthwhile, follow
 
 __all__ = [
     "COPY_BLOCK",
@@ -50,6 +50,7 @@ __all__ = [
     "UInt64s",
     "borrowed",
     "compile_always",
+    "compile_if_worthwhile",
     "copy_block",
     "copy_u8",
     "follow",
@@ -60,7 +61,6 @@ __all__ = [
     "load_be_i64",
     "load_in_background",
     "load_u64",
-    "pays",
     "popcount",
     "prefetch",
     "store_be_i32",

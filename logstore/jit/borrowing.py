@@ -44,7 +44,7 @@ def _take(kind: Any, array: Any, c: Any) -> Any:
 
 
 @lower_cast(BorrowedArray, types.Array)
-def _pass_on(context: Any, builder: Any, given: Any, wanted: Any, value: Any) -> Any:
+def _unbox_unchanged(context: Any, builder: Any, given: Any, wanted: Any, value: Any) -> Any:
     """Emit nothing, because both types have the same layout."""
     return value
 

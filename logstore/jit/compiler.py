@@ -89,7 +89,7 @@ class KernelDispatcher(CPUDispatcher):
 
     def _compile_or_load(self, signature: Any) -> Any:
         kinds = tuple(map(outer_type, signature))
-        with self._files.locked(), _no_garbage():
+        with self._files.locked(), _without_garbage_collection():
             entry = super().compile(kinds)
         compiled: Any = self.overloads[kinds]
         if has_array(compiled.signature.return_type):
@@ -124,7 +124,7 @@ def _options(**options: bool) -> dict[str, bool | None]:
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
+def _without_garbage_collection() -> Iterator[None]:
     """Pause the garbage collector, which would repeatedly traverse the compiler's objects."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -16,12 +16,12 @@ import numpy as np
 
 from logstore.jit.arrays import COPY_BLOCK, Bytes, UInt64s
 from logstore.jit.kernel import Kernel
-from logstore.jit.twins import Twofold, Worlds
+from logstore.jit.twins import KernelOperation, Namespaces
 
 A = TypeVar("A")
 
 
-class Instruction(Twofold):
+class Instruction(KernelOperation):
     """An operation of kernels that Python cannot express.
 
     Parameters
@@ -48,9 +48,9 @@ class Instruction(Twofold):
         """The plain twin."""
         return self._plain.plain if isinstance(self._plain, Kernel) else self._plain
 
-    def twin(self, worlds: Worlds) -> Callable[..., Any]:
-        """Return the plain form whose globals are, or will be, in `worlds`."""
-        return self._plain.twin(worlds) if isinstance(self._plain, Kernel) else self._plain
+    def twin(self, namespaces: Namespaces) -> Callable[..., Any]:
+        """Return the plain form whose globals are, or will be, in `namespaces`."""
+        return self._plain.twin(namespaces) if isinstance(self._plain, Kernel) else self._plain
 
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
         """Yield the parts of the instruction's compiled form."""

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 import numpy as np
 
 from logstore.jit import policy
-from logstore.jit.twins import Twofold, Worlds, fingerprint, parts_of, plain_twin, twin_in
+from logstore.jit.twins import (
+    KernelOperation,
+    Namespaces,
+    fingerprint,
+    parts_of,
+    plain_twin,
+    twin_in,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +28,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Kernel(Twofold, Generic[P, R]):
+class Kernel(KernelOperation, Generic[P, R]):
     """An array function that Python and other kernels can call.
 
     Parameters
@@ -79,9 +86,9 @@ class Kernel(Twofold, Generic[P, R]):
             self._plain = cast("Callable[P, R]", plain_twin(self._plain_source))
         return self._plain
 
-    def twin(self, worlds: Worlds) -> Callable[..., Any]:
-        """Return the plain form whose globals are, or will be, in `worlds`."""
-        return twin_in(worlds, self._plain_source) if self._plain is None else self._plain
+    def twin(self, namespaces: Namespaces) -> Callable[..., Any]:
+        """Return the plain form whose globals are, or will be, in `namespaces`."""
+        return twin_in(namespaces, self._plain_source) if self._plain is None else self._plain
 
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
         """Yield the parts of the kernel's compiled form."""

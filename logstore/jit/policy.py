@@ -41,14 +41,14 @@ Set by the environment variables `LOGSTORE_KERNELS` and `NUMBA_DISABLE_JIT`, whi
 """
 
 
-# Re-entrant, because a signal handler may interrupt `pays` and call it.
-_deciding = threading.RLock()
+# Re-entrant, because a signal handler may interrupt `compile_if_worthwhile` and call it.
+_policy_lock = threading.RLock()
 
 
 def _renew_lock() -> None:
     """Replace the lock in a forked child, where a thread that held it does not exist."""
-    global _deciding
-    _deciding = threading.RLock()
+    global _policy_lock
+    _policy_lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_renew_lock)
@@ -87,7 +87,7 @@ class Group:
 
         Returns whether this call made the change. Among concurrent calls, only one does.
         """
-        with _deciding:
+        with _policy_lock:
             if self.is_compiled or self.is_loading:
                 return False
             if self.load is None:
@@ -102,7 +102,7 @@ class Group:
 
     def load_by(self, load: Callable[[], object]) -> bool:
         """Set `load`. Return False if it is already set or the kernels already run compiled."""
-        with _deciding:
+        with _policy_lock:
             if self.is_compiled or self.load is not None:
                 return False
             self.load = load
@@ -134,7 +134,9 @@ def group_of(module: str) -> Group:
     return groups.setdefault(package, Group(package))
 
 
-def pays(function: Callable[..., Any], seconds: float, ahead_seconds: float = 0.0) -> bool:
+def compile_if_worthwhile(
+    function: Callable[..., Any], seconds: float, ahead_seconds: float = 0.0
+) -> bool:
     """Report work, and return whether to do it with compiled code.
 
     Parameters

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-Worlds = dict[int, dict[str, Any]]
+Namespaces = dict[int, dict[str, Any]]
 """Module globals with plain twins in place of kernels, by the id of the original globals."""
 
 
-class Twofold(ABC):
+class KernelOperation(ABC):
     """An operation with a compiled form and a plain Python form."""
 
     __slots__ = ()
@@ -26,15 +26,15 @@ class Twofold(ABC):
         """The plain Python form, which calls other plain forms."""
 
     @abstractmethod
-    def twin(self, worlds: Worlds) -> Callable[..., Any]:
-        """Return the plain form whose globals are, or will be, in `worlds`."""
+    def twin(self, namespaces: Namespaces) -> Callable[..., Any]:
+        """Return the plain form whose globals are, or will be, in `namespaces`."""
 
     @abstractmethod
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
         """Yield the parts of the compiled form, except the functions in `seen`."""
 
 
-_plain_worlds: Worlds = {}
+_plain_namespaces: Namespaces = {}
 
 
 FORMAT = 2
@@ -46,20 +46,22 @@ def plain_twin(function: FunctionType) -> FunctionType:
 
     Its globals are published once they are complete, because of other threads and interrupts.
     """
-    worlds = _plain_worlds.copy()
-    twin = twin_in(worlds, function)
-    _plain_worlds.update(worlds)
+    namespaces = _plain_namespaces.copy()
+    twin = twin_in(namespaces, function)
+    _plain_namespaces.update(namespaces)
     return twin
 
 
-def twin_in(worlds: Worlds, function: FunctionType) -> FunctionType:
-    """Return the plain twin of a function, adding missing globals to `worlds`."""
-    world = worlds.get(id(function.__globals__))
-    if world is None:
-        world = worlds[id(function.__globals__)] = {}
+def twin_in(namespaces: Namespaces, function: FunctionType) -> FunctionType:
+    """Return the plain twin of a function, adding missing globals to `namespaces`."""
+    namespace = namespaces.get(id(function.__globals__))
+    if namespace is None:
+        namespace = namespaces[id(function.__globals__)] = {}
         for name, value in function.__globals__.copy().items():
-            world[name] = value.twin(worlds) if isinstance(value, Twofold) else value
-    twin = FunctionType(function.__code__, world, function.__name__, function.__defaults__)
+            namespace[name] = (
+                value.twin(namespaces) if isinstance(value, KernelOperation) else value
+            )
+    twin = FunctionType(function.__code__, namespace, function.__name__, function.__defaults__)
     update_wrapper(twin, function)
     return twin
 
@@ -99,7 +101,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _parts_of_value(name: str, value: object, seen: set[FunctionType]) -> Iterator[object]:
-    if isinstance(value, Twofold):
+    if isinstance(value, KernelOperation):
         yield from value.parts(seen)
     elif isinstance(value, np.ndarray):
         yield value.dtype, value.shape, value.tobytes()

@@ -17,20 +17,20 @@ _LISTED_SECONDS = 2e-6
 
 
 def decodes_by_kernel(count: int) -> bool:
-    """Return whether to decode with a kernel. Reports the work to `jit.pays`."""
+    """Return whether to decode with a kernel. Reports the work to `jit.compile_if_worthwhile`."""
     if count <= SMALL_BATCH_RECORDS:
         return False
     from logstore import jit
     from logstore.record import kernels
 
-    return jit.pays(kernels.decode_records, count * _LISTED_SECONDS)
+    return jit.compile_if_worthwhile(kernels.decode_records, count * _LISTED_SECONDS)
 
 
 def encodes_by_kernel(count: int) -> bool:
-    """Return whether to encode with a kernel. Reports the work to `jit.pays`."""
+    """Return whether to encode with a kernel. Reports the work to `jit.compile_if_worthwhile`."""
     if count <= SMALL_BATCH_RECORDS:
         return False
     from logstore import jit
     from logstore.record import kernels
 
-    return jit.pays(kernels.encode_batches, count * _LISTED_SECONDS)
+    return jit.compile_if_worthwhile(kernels.encode_batches, count * _LISTED_SECONDS)

@@ -37,7 +37,7 @@ from logstore.types import NO_PARTITION_LEADER_EPOCH
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    _Desk = tuple[NDArray[np.uint8], memoryview, NDArray[np.int64], NDArray[np.int64]]
+    _EncodeBuffers = tuple[NDArray[np.uint8], memoryview, NDArray[np.int64], NDArray[np.int64]]
 
 _NO_HEADERS = np.frombuffer(NO_HEADERS, np.uint8)
 _NO_STARTS = np.empty(0, np.int64)
@@ -391,7 +391,7 @@ def _decoded(
         )
     decode = _decode.entry
     if decode is None:
-        jit.pays(kernels.decode_records, count * _DECODE_SECONDS)
+        jit.compile_if_worthwhile(kernels.decode_records, count * _DECODE_SECONDS)
         decode = _decode
     table = _empty(kernels.DECODED_COLUMNS * count, _int64)
     status, row = decode(raw, start, end, base_offset, base_timestamp, table)
@@ -470,7 +470,7 @@ def encode_batches(
         The batches, and each batch's last offset, maximum timestamp and size in bytes.
     """
     count = len(timestamps)
-    jit.pays(kernels.encode_batches, count * _ENCODE_SECONDS)
+    jit.compile_if_worthwhile(kernels.encode_batches, count * _ENCODE_SECONDS)
     heads = _NO_HEADERS_COLUMN if headers is None else headers
     # 2 extra bytes per record compensate for the size -1 of null keys and values.
     room = (len(bounds) - 1) * HEADER_SIZE + count * (MAX_RECORD_OVERHEAD + 2) + kernels.OUT_SLACK
@@ -500,17 +500,17 @@ def encode_batches(
     return memoryview(out)[:size], extents  # type: ignore[arg-type]  # a NumPy array is a buffer
 
 
-_DESK_BYTES = 1 << 16
-_desks: list[_Desk] = []
+_ENCODE_BUFFER_BYTES = 1 << 16
+_encode_buffers: list[_EncodeBuffers] = []
 """Unused buffers. A call removes one from the list, so that threads do not share it.
 
 Creating a buffer takes a tenth of the time of encoding a batch.
 """
 
 
-def _new_desk() -> _Desk:
+def _new_encode_buffers() -> _EncodeBuffers:
     """Return a byte array, a view of it, and arrays for the bounds and extents of one batch."""
-    out = np.empty(_DESK_BYTES, np.uint8)
+    out = np.empty(_ENCODE_BUFFER_BYTES, np.uint8)
     view = memoryview(out)  # type: ignore[arg-type]  # a NumPy array is a buffer
     return out, view, np.zeros(2, np.int64), np.empty((1, 3), np.int64)
 
@@ -537,13 +537,16 @@ def encode_batch(
         and value_bytes is not None
         and timestamps.dtype is _int64
         and timestamps.strides == _INT64_STRIDES
-        and _LEAST_ROOM + count * MAX_RECORD_OVERHEAD + key_bytes + value_bytes <= _DESK_BYTES
+        and _LEAST_ROOM + count * MAX_RECORD_OVERHEAD + key_bytes + value_bytes
+        <= _ENCODE_BUFFER_BYTES
     ):
         encode = _encode.entry
         if encode is None:
-            jit.pays(kernels.encode_batches, count * _ENCODE_SECONDS)
+            jit.compile_if_worthwhile(kernels.encode_batches, count * _ENCODE_SECONDS)
             encode = _encode
-        desk = out, view, bounds, extents = _desks.pop() if _desks else _new_desk()
+        buffers = out, view, bounds, extents = (
+            _encode_buffers.pop() if _encode_buffers else _new_encode_buffers()
+        )
         bounds[1] = count
         size = encode(
             first_offset,
@@ -564,7 +567,7 @@ def encode_batch(
             extents,
         )
         data = view[:size].tobytes()  # faster than `bytes(view)`
-        _desks.append(desk)
+        _encode_buffers.append(buffers)
         return data
     batches, _ = encode_batches(
         timestamps,

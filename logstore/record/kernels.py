@@ -417,7 +417,7 @@ def read_record(data: Bytes, position: Any, end: int) -> tuple[int, RecordFields
 DECODED_COLUMNS = 2 + EXTENT_COLUMNS
 """Numbers per decoded record: offset, timestamp and extents."""
 
-CAREFUL_ROWS = 64
+VERIFIED_ROWS = 64
 """Maximum number of records to decode before `_decode_plain` is tried again."""
 
 
@@ -549,7 +549,7 @@ def decode_records(
             data, position, end, row, count, base_offset, base_timestamp, table
         )
         # Adjacent records are similar, so try plain decoding less often after each failure.
-        careful = min(2 * careful, CAREFUL_ROWS) if row == tried else 1
+        careful = min(2 * careful, VERIFIED_ROWS) if row == tried else 1
         stop = min(row + careful, count)
         while row < stop:
             if position >= end:

@@ -132,7 +132,7 @@ class SparkOptions(NamedTuple):
             if death is not None:
                 raise death from error
             # The message contains the traceback of the failed task.
-            cause = own_error(str(error)) or missing_module(str(error))
+            cause = logstore_error_in(str(error)) or missing_module(str(error))
             if cause is None:
                 raise
             raise cause from error
@@ -147,7 +147,7 @@ class SparkOptions(NamedTuple):
         return self.master.startswith("local")
 
 
-def own_error(text: str) -> LogStoreError | None:
+def logstore_error_in(text: str) -> LogStoreError | None:
     """Return the `LogStoreError` in a worker's traceback, or None if there is none."""
     matches = _OWN_ERROR.findall(text)
     if not matches:

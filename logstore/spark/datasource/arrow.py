@@ -204,7 +204,7 @@ def _digests(
     from logstore import jit
     from logstore.spark.datasource.kernels import digest_strings
 
-    jit.pays(digest_strings, len(sizes) * _DIGEST_SECONDS)
+    jit.compile_if_worthwhile(digest_strings, len(sizes) * _DIGEST_SECONDS)
     digests = np.empty(len(sizes), np.int64)
     starts, sizes = (np.ascontiguousarray(each, np.int64) for each in (starts, sizes))
     digest_strings(data, starts, sizes, digests)

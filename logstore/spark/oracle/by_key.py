@@ -18,28 +18,28 @@ from logstore.spark.oracle.rows import (
     FORBIDDEN,
     REQUIRED,
     Orders,
-    competes,
+    can_survive,
     fixed_expectation,
     in_front,
     in_tail,
     invalid_horizon,
+    is_younger_than_lag,
     needs_horizon,
     order_column,
     removed_early,
     winner_expectation,
     wrong_horizon,
-    young,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _KEY = ["topic", "partition", "key"]
-_AT_WINNER = ("fingerprint", "winner", "horizon")
+_WINNER_COLUMNS = ("fingerprint", "winner", "horizon")
 _COUNTED = ("is_must", "is_there", "is_old", "is_front")
 
 # Bits of `seen`: properties of the key and the partition of a record.
-_DOUBT, _EARLY, _DISPLACED, _OVERDUE, _NOT_OVERDUE, _INVALID_HORIZON = (
+_DOUBTFUL, _EARLY, _DISPLACED, _OVERDUE, _NOT_OVERDUE, _INVALID_HORIZON = (
     1 << bit for bit in range(6)
 )
 
@@ -91,7 +91,7 @@ def summarize_partitions(
         _new(new, fates=fates, horizons=horizons)
     )
     of_key = [
-        *(F.max_by(name, "order").alias(name) for name in _AT_WINNER),
+        *(F.max_by(name, "order").alias(name) for name in _WINNER_COLUMNS),
         F.bit_xor("fingerprints").alias("fingerprints"),
         *(F.sum(name).alias(name) for name in _COUNTED),
         F.bit_or("seen").alias("seen"),
@@ -116,7 +116,7 @@ def _summary(before: int, after: int, front: int, wrong: bool, seen: int) -> Par
     return PartitionSummary(
         before,
         after,
-        doubtful=wrong or bool(seen & _DOUBT),
+        doubtful=wrong or bool(seen & _DOUBTFUL),
         gone_from_front=front,
         removed_early=bool(seen & _EARLY),
         overdue=bool(seen & _OVERDUE) and not seen & _NOT_OVERDUE,
@@ -144,7 +144,7 @@ def _old(old: DataFrame, orders: Orders, *, fates: bool, horizons: bool) -> Data
     marked = (
         old.withColumn("front", in_front())
         .withColumn("tail", ~F.col("front") & in_tail())
-        .withColumn("order", F.when(competes(), order_column(orders)))
+        .withColumn("order", F.when(can_survive(), order_column(orders)))
         .withColumn("always", fixed_expectation())
         .withColumn("aborted", aborted)
         .withColumn("fingerprint", _fingerprint(fates=fates, horizons=horizons))
@@ -155,7 +155,7 @@ def _old(old: DataFrame, orders: Orders, *, fates: bool, horizons: bool) -> Data
     free = ~front & F.col("always").isNull()
     expectation = winner_expectation()
     last = F.col("versioned") & (F.col("offset") == F.col("log_end") - 1)
-    doubt = ~front & ~tail & (young() | F.coalesce(last & tombstone, F.lit(False)))
+    doubt = ~front & ~tail & (is_younger_than_lag() | F.coalesce(last & tombstone, F.lit(False)))
     overdue = F.col("micros") < F.col("overdue")
     return marked.select(
         *_KEY,
@@ -173,7 +173,7 @@ def _old(old: DataFrame, orders: Orders, *, fates: bool, horizons: bool) -> Data
         F.when(front, 0).otherwise(F.col("superseded") + 1).alias("is_old"),
         front.cast("int").alias("is_front"),
         _bits(
-            (doubt, _DOUBT),
+            (doubt, _DOUBTFUL),
             (removed_early(), _EARLY),
             (tail & overdue, _OVERDUE),
             (tail & ~overdue, _NOT_OVERDUE),

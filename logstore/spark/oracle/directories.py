@@ -20,7 +20,7 @@ from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionEr
 from logstore.runtime import SystemClock
 from logstore.spark.oracle.kinds import example
 from logstore.spark.oracle.scan import scan, scan_folded, scan_in_order
-from logstore.spark.oracle.verify import EXAMPLES, Begin, Cleaned, Rules, Verdict, verify
+from logstore.spark.oracle.verify import EXAMPLES, Cleaned, Rules, StartState, Verdict, verify
 from logstore.spark.oracle.versions import HEADER, OFFSET
 from logstore.types import INT64_MAX, TopicPartition
 
@@ -208,7 +208,7 @@ def verify_directories(
     if require_cleaned:
         wrong["not_cleaned"] = [
             tp
-            for tp in _never_cleaned(old, new)
+            for tp in _uncleaned_partitions(old, new)
             if old[tp].config.compact or new[tp].config.compact
         ]
     facts = Verdict(
@@ -293,12 +293,12 @@ def _rules(
     return rules
 
 
-def _begin(old: _Partition) -> Begin:
+def _begin(old: _Partition) -> StartState:
     """Return the state before cleaning. A checkpoint outside the log is ignored."""
     dirty = old.first_dirty_offset
     if dirty is None or not old.log_start_offset <= dirty <= old.log_end_offset:
         dirty = old.log_start_offset
-    return Begin(old.log_start_offset, dirty)
+    return StartState(old.log_start_offset, dirty)
 
 
 def _cleaned(old: _Partition, new: _Partition, request: _Request) -> Cleaned:
@@ -332,7 +332,7 @@ def _wrong_partitions(
     }
 
 
-def _never_cleaned(
+def _uncleaned_partitions(
     old: Mapping[TopicPartition, _Partition], new: Mapping[TopicPartition, _Partition]
 ) -> list[TopicPartition]:
     both = [tp for tp in sorted(old) if tp in new and not old[tp].is_empty]
@@ -369,7 +369,7 @@ def _notes(
     old: Mapping[TopicPartition, _Partition],
     new: Mapping[TopicPartition, _Partition],
 ) -> Iterable[str]:
-    never_cleaned = _never_cleaned(old, new)
+    never_cleaned = _uncleaned_partitions(old, new)
     if never_cleaned:
         yield f"never cleaned, expected to be unchanged: {_listed(never_cleaned)}"
     if request.now_ms is None:

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 )
 
 from logstore.spark.oracle.kinds import RECORD_ID
-from logstore.spark.oracle.rules import Begin, Cleaned, Rules
+from logstore.spark.oracle.rules import Cleaned, Rules, StartState
 from logstore.spark.oracle.versions import HEADER, OFFSET, parse_version
 from logstore.types import INT64_MAX
 
@@ -82,7 +82,7 @@ def build_ranges(
     frame: DataFrame,
     rules: Mapping[tuple[str, int], Rules],
     cleaned: CleanedRanges,
-    begun: Mapping[tuple[str, int], Begin],
+    begun: Mapping[tuple[str, int], StartState],
 ) -> DataFrame:
     """Return the cleaned range and rules of each partition as a broadcast table."""
     orders = Orders.of(rules)
@@ -226,7 +226,7 @@ def removed_early() -> Column:
     return in_front() & F.coalesce(F.col("micros") >= F.col("retained"), F.lit(False))
 
 
-def competes() -> Column:
+def can_survive() -> Column:
     """Return whether a record can be the winner of its key."""
     return ~F.col("aborted") & F.col("key").isNotNull() & ~in_tail()
 
@@ -274,7 +274,7 @@ def superseded_expectation(prefix: str = "") -> Column:
     return F.when(F.coalesce(was_clean, F.lit(False)), OPTIONAL).otherwise(FORBIDDEN)
 
 
-def young(prefix: str = "") -> Column:
+def is_younger_than_lag(prefix: str = "") -> Column:
     """Return whether a record is younger than the minimum compaction lag.
 
     The section that was already clean is excluded, because earlier passes may have used a different

@@ -87,7 +87,7 @@ class Cleaned(NamedTuple):
     retention_ms: int | None = None
 
 
-class Begin(NamedTuple):
+class StartState(NamedTuple):
     """State of a partition before the cleaning passes.
 
     Attributes

@@ -39,11 +39,12 @@ from logstore.spark.oracle.rows import (
     CleanedRanges,
     Orders,
     build_ranges,
-    competes,
+    can_survive,
     fixed_expectation,
     in_front,
     in_tail,
     invalid_horizon,
+    is_younger_than_lag,
     needs_horizon,
     new_rows,
     old_rows,
@@ -53,16 +54,15 @@ from logstore.spark.oracle.rows import (
     superseded_expectation,
     winner_expectation,
     wrong_horizon,
-    young,
 )
-from logstore.spark.oracle.rules import Begin, Cleaned, Rules
+from logstore.spark.oracle.rules import Cleaned, Rules, StartState
 from logstore.spark.oracle.versions import OFFSET
 from logstore.spark.oracle.violations import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ("EXAMPLES", "Begin", "Cleaned", "Rules", "Verdict", "verify")
+__all__ = ("EXAMPLES", "Cleaned", "Rules", "StartState", "Verdict", "verify")
 
 EXAMPLES = 10
 """Number of examples per kind of violation in a verdict."""
@@ -143,7 +143,7 @@ def verify(
     rules: Rules | Mapping[tuple[str, int], Rules],
     cleaned: CleanedRanges,
     *,
-    begun: Mapping[tuple[str, int], Begin] | None = None,
+    begun: Mapping[tuple[str, int], StartState] | None = None,
     order: DataFrame | None = None,
     folded: DataFrame | None = None,
     examples: int = EXAMPLES,
@@ -266,7 +266,7 @@ def _compare_records(
 def _winners(old: DataFrame, orders: Orders) -> DataFrame:
     """Return the record of each key that compaction keeps."""
     best = (
-        old.where(competes())
+        old.where(can_survive())
         .groupBy("topic", "partition", F.col("key").alias("winning_key"))
         .agg(F.max(order_column(orders)).alias("best"))
     )
@@ -345,7 +345,7 @@ def _conditions() -> dict[str, Column]:
         "survivor_lost": lost & ~tail & ~tombstone,
         "tombstone_lost": lost & ~tail & tombstone,
         "tail_lost": lost & tail,
-        "min_lag_broken": in_before & ~in_after & ~required & young("b."),
+        "min_lag_broken": in_before & ~in_after & ~required & is_younger_than_lag("b."),
         "loser_kept": kept & ~aborted & ~keyless & loses,
         "tombstone_overdue": kept & ~aborted & ~loses,
         "aborted_kept": kept & aborted,

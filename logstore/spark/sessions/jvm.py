@@ -24,7 +24,7 @@ from logstore.errors import LogStoreError
 KEPT_BYTES_MAX = 4096
 """Number of bytes to retain of the JVM's output."""
 
-DYING_SECONDS_MAX = 10
+JVM_EXIT_SECONDS_MAX = 10
 """Time to wait for the exit code after the connection to the JVM broke."""
 
 _STDERR = 2
@@ -94,15 +94,15 @@ def jvm_death(error: BaseException | None = None) -> SparkDiedError | None:
     Parameters
     ----------
     error : BaseException, optional
-        Error of a call to the JVM. If its connection broke, wait up to `DYING_SECONDS_MAX` for the
-        JVM to exit.
+        Error of a call to the JVM. If its connection broke, wait up to `JVM_EXIT_SECONDS_MAX` for
+        the JVM to exit.
     """
     process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return None
     if _is_broken(error):
         with suppress(subprocess.TimeoutExpired):
-            process.wait(DYING_SECONDS_MAX)
+            process.wait(JVM_EXIT_SECONDS_MAX)
     code = process.poll()
     if code is None:
         return None

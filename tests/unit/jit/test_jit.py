@@ -31,7 +31,7 @@ from logstore.cleaner.kernels import (
 from logstore.cli.show.messages import Recovery, show_messages, stop_messages
 from logstore.jit import files, policy, twins
 from logstore.jit.instructions import Instruction
-from logstore.jit.twins import Twofold
+from logstore.jit.twins import KernelOperation
 from logstore.record import kernels as record_kernels
 from logstore.spark.datasource import kernels as datasource_kernels
 from tests.support.world.locks import HeldLock
@@ -73,7 +73,7 @@ def room(monkeypatch, tmp_path):
 
 def test_small_work_runs_as_python_and_wraps_in_silence(room):
     kernel = room()
-    assert not jit.pays(kernel, 0.01)
+    assert not jit.compile_if_worthwhile(kernel, 0.01)
     assert kernel(np.arange(4, dtype=np.uint8)) == 5
     assert kernel.signatures == []
 
@@ -83,7 +83,7 @@ def test_small_work_adds_up_until_compiling_would_have_taken_as_long(room, monke
     kernel = room()
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: False)
     monkeypatch.setattr(policy, "COMPILE_SECONDS", 5.0)
-    answers = [jit.pays(kernel, 1.0) for _ in range(8)]
+    answers = [jit.compile_if_worthwhile(kernel, 1.0) for _ in range(8)]
     assert answers == [False] * 5 + [True] * 3
     assert [record.getMessage() for record in caplog.records] == [
         "compiling the kernels of toy, about 5 s, once on this machine; `logstore warmup` does it"
@@ -95,8 +95,8 @@ def test_large_work_does_not_start_in_python(room, monkeypatch):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: False)
     monkeypatch.setattr(policy, "COMPILE_SECONDS", 5.0)
     kernel = room()
-    assert not jit.pays(kernel, 0.1, 4.8)
-    assert jit.pays(kernel, 0.1, 4.9)
+    assert not jit.compile_if_worthwhile(kernel, 0.1, 4.8)
+    assert jit.compile_if_worthwhile(kernel, 0.1, 4.9)
 
 
 def test_cached_kernels_are_loaded_earlier_and_without_a_message(room, monkeypatch, caplog):
@@ -104,7 +104,7 @@ def test_cached_kernels_are_loaded_earlier_and_without_a_message(room, monkeypat
     kernel = room()
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     monkeypatch.setattr(policy, "COMPILE_SECONDS", 5.0)
-    assert [jit.pays(kernel, 0.3) for _ in range(3)] == [False, True, True]
+    assert [jit.compile_if_worthwhile(kernel, 0.3) for _ in range(3)] == [False, True, True]
     assert caplog.records == []
 
 
@@ -119,7 +119,7 @@ def test_files_exist_in_a_cache_that_has_them(room, monkeypatch, tmp_path):
 
 
 def test_a_group_is_loaded_by_the_first_that_offers_it(room, monkeypatch):
-    lock = HeldLock(policy._deciding)
+    lock = HeldLock(policy._policy_lock)
     monkeypatch.setattr(policy, "_deciding", lock)
     group = policy.Group("toy")
     calls = []
@@ -141,7 +141,7 @@ def test_a_forked_child_decides_while_a_thread_of_its_parent_does(room):
     has_decided, may_end = threading.Event(), threading.Event()
 
     def decide():
-        with policy._deciding:
+        with policy._policy_lock:
             assert policy.Group("toy").compile()
             has_decided.set()
             may_end.wait()
@@ -152,7 +152,7 @@ def test_a_forked_child_decides_while_a_thread_of_its_parent_does(room):
     child = os.fork()
     if child == 0:
         signal.alarm(60)
-        with policy._deciding:
+        with policy._policy_lock:
             os._exit(0 if policy.Group("toy").compile() else 1)
     may_end.set()
     thread.join()
@@ -187,40 +187,40 @@ def test_a_kernel_runs_compiled_only_in_the_thread_that_loads_it(room, loads, mo
 
 def test_nothing_looks_for_files_before_it_may_matter(room, monkeypatch):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: pytest.fail("looked"))
-    assert not jit.pays(room(), policy.LOAD_SECONDS)
+    assert not jit.compile_if_worthwhile(room(), policy.LOAD_SECONDS)
 
 
 def test_rooms_are_compiled_apart(room, monkeypatch):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     kernel = room()
     other = jit.kernel(FunctionType(sum_of.__code__, {**globals(), "__name__": "other.kernels"}))
-    assert jit.pays(kernel, 100)
-    assert not jit.pays(other, 0.1)
+    assert jit.compile_if_worthwhile(kernel, 100)
+    assert not jit.compile_if_worthwhile(other, 0.1)
 
 
 def test_a_room_follows_one_that_is_compiled_and_no_other(room):
     leader = room()
     follower = jit.kernel(FunctionType(sum_of.__code__, {**globals(), "__name__": "other.kernels"}))
     jit.follow(follower, leader)
-    assert not jit.pays(follower, 0)
-    jit.pays(leader, 100)
+    assert not jit.compile_if_worthwhile(follower, 0)
+    jit.compile_if_worthwhile(leader, 100)
     jit.follow(follower, leader)
-    assert jit.pays(follower, 0)
+    assert jit.compile_if_worthwhile(follower, 0)
 
 
 def test_all_kernels_are_compiled_on_request(room):
     kernel = room()
     jit.compile_always()
-    assert jit.pays(kernel, 0)
-    assert jit.pays(room(), 0)
+    assert jit.compile_if_worthwhile(kernel, 0)
+    assert jit.compile_if_worthwhile(room(), 0)
 
 
 def test_nothing_is_compiled_where_numba_is_switched_off(room, monkeypatch):
     monkeypatch.setattr(policy, "MODE", policy.PYTHON)
     kernel = room()
-    assert not jit.pays(kernel, 1e9)
+    assert not jit.compile_if_worthwhile(kernel, 1e9)
     jit.compile_always()
-    assert not jit.pays(kernel, 1e9)
+    assert not jit.compile_if_worthwhile(kernel, 1e9)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_twins_call_twins_all_the_way_down():
     plain = record_kernels.read_record.plain
     assert type(plain) is FunctionType
     for name in plain.__code__.co_names:
-        assert not isinstance(plain.__globals__.get(name), Twofold), name
+        assert not isinstance(plain.__globals__.get(name), KernelOperation), name
     other = record_kernels.varint_size.plain
     assert other.__globals__ is plain.__globals__, "a module has one world of twins"
 
@@ -264,14 +264,16 @@ def loads():
 def test_kernels_run_as_python_until_they_are_loaded(room, loads, monkeypatch):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     kernel, exercised = room(), []
-    jit.load_in_background(kernel, lambda: exercised.append(jit.pays(kernel, 0)), loads.append)
-    assert [jit.pays(kernel, 100) for _ in range(3)] == [False] * 3
+    jit.load_in_background(
+        kernel, lambda: exercised.append(jit.compile_if_worthwhile(kernel, 0)), loads.append
+    )
+    assert [jit.compile_if_worthwhile(kernel, 100) for _ in range(3)] == [False] * 3
     assert kernel(np.arange(4, dtype=np.uint8)) == 5
     assert kernel.signatures == []
     (load,) = loads
     load()
     assert exercised == [True]  # there it is compiled already
-    assert jit.pays(kernel, 0)
+    assert jit.compile_if_worthwhile(kernel, 0)
 
 
 @WITHOUT_COMPILER
@@ -296,7 +298,7 @@ def test_kernels_without_cache_are_compiled_in_the_background_once_that_pays(
     jit.load_in_background(kernel, lambda: None, loads.append)
     assert loads == []
     for _ in range(3):
-        assert not jit.pays(kernel, 100)
+        assert not jit.compile_if_worthwhile(kernel, 100)
     assert len(loads) == len(caplog.records) == 1
 
 
@@ -318,7 +320,7 @@ def test_kernels_that_cannot_be_loaded_run_as_python_with_a_message(
     kernel = room()
     jit.load_in_background(kernel, lambda: 1 // 0, loads.append)
     loads[0]()
-    assert not jit.pays(kernel, 100)
+    assert not jit.compile_if_worthwhile(kernel, 100)
     assert kernel(np.arange(4, dtype=np.uint8)) == 5
     assert len(loads) == 1
     (record,) = caplog.records
@@ -333,7 +335,7 @@ def test_without_a_thread_the_work_continues_as_python(room, monkeypatch, caplog
 
     kernel = room()
     jit.load_in_background(kernel, lambda: None, no_more_threads)
-    assert not jit.pays(kernel, 100)
+    assert not jit.compile_if_worthwhile(kernel, 100)
     (record,) = caplog.records
     assert "can't start new thread" in record.getMessage()
 

@@ -14,7 +14,7 @@ import pytest
 
 from logstore import jit
 from logstore.jit import files, policy
-from logstore.jit.twins import Twofold
+from logstore.jit.twins import KernelOperation
 
 ROOT = Path(__file__).resolve().parents[3]
 WITHOUT_COMPILER = pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="nothing is compiled")
@@ -343,14 +343,14 @@ def test_a_bound_kernel_never_runs_for_arrays_of_another_thread(compiled):
 def test_a_plain_twin_is_complete_before_another_thread_can_call_it(rooms, monkeypatch):
     monkeypatch.setattr(policy, "MODE", policy.PYTHON)
 
-    class Slow(Twofold):
+    class Slow(KernelOperation):
         """An operation whose twin is made while another thread calls a kernel of the module."""
 
         @property
         def plain(self):
             return self.twin({})
 
-        def twin(self, worlds):
+        def twin(self, namespaces):
             other.start()
             other.join(60)
             return lambda data: data
@@ -401,7 +401,9 @@ def test_threads_whose_work_pays_at_the_same_time_begin_to_load_once(rooms, monk
     monkeypatch.setattr(files.KernelFiles, "exist", meet)
     jit.load_in_background(kernel, lambda: None, loads.append)
     exist.append(True)
-    assert run_together(*[lambda: jit.pays(kernel, 1)] * THREADS) == [False] * THREADS
+    assert (
+        run_together(*[lambda: jit.compile_if_worthwhile(kernel, 1)] * THREADS) == [False] * THREADS
+    )
     assert len(loads) == 1
 
 

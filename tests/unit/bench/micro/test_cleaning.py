@@ -10,7 +10,7 @@ from logstore.bench.micro import clean_lines
 from logstore.bench.micro.clean_lines import clean_line
 from logstore.bench.micro.cleaning import (
     Difference,
-    clean_here,
+    clean_with_logstore,
     compare,
     compare_unpacked,
     copy_log,
@@ -32,7 +32,7 @@ def log(tmp_path_factory):
 
 def test_a_cleaning_leaves_the_log_that_was_copied_as_it_is(log, tmp_path):
     before = {path: path.read_bytes() for path in log.rglob("*") if path.is_file()}
-    cleaned = clean_here(copy_log(log, tmp_path / "copy"))
+    cleaned = clean_with_logstore(copy_log(log, tmp_path / "copy"))
     assert {path: path.read_bytes() for path in log.rglob("*") if path.is_file()} == before
     (done,) = cleaned.report["cleaned"]
     assert done["messages_read"] == SHAPE.records
@@ -47,7 +47,7 @@ def cleaned(log, tmp_path_factory):
 
 def cleaned_twice(log, folder):
     for name in ("here", "there"):
-        clean_here(copy_log(log, folder / name))
+        clean_with_logstore(copy_log(log, folder / name))
     return folder
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from logstore.bench.micro.cleaning import clean_here
+from logstore.bench.micro.cleaning import clean_with_logstore
 from logstore.bench.micro.in_memory import MemoryCleaning
 from logstore.bench.micro.logs import KIB, LogShape, make_log
 from logstore.bench.micro.setting import Setting
@@ -18,7 +18,7 @@ def test_the_cleaner_leaves_the_same_in_memory_and_in_files(tmp_path):
     cleaning = MemoryCleaning(segments, 2 * shape.records)
     kept = cleaning.run().kept.tobytes()
     assert kept == cleaning.run().kept.tobytes()
-    clean_here(tmp_path / "log", map_bytes=2 << 20)
+    clean_with_logstore(tmp_path / "log", map_bytes=2 << 20)
     cleaned = b"".join(path.read_bytes() for path in sorted(tmp_path.rglob("*.log"))[:-1])
     assert 0 < len(kept) < sum(map(len, segments)) / 2
     assert kept == cleaned

@@ -10,7 +10,7 @@ import pytest
 
 from logstore.bench.measuring import Sample
 from logstore.bench.micro import default_calls, resources, starting, worker
-from logstore.bench.micro.cleaning import CleanRun, clean_here
+from logstore.bench.micro.cleaning import CleanRun, clean_with_logstore
 from logstore.bench.micro.logs import KIB, MIB, LogShape, make_log
 from logstore.bench.micro.setting import Setting
 from logstore.bench.report.result import Figures
@@ -435,8 +435,10 @@ def size_of(folder):
 def test_a_cold_cleaning_uses_the_threads(log, monkeypatch):
     used = []
     monkeypatch.setattr(
-        "logstore.bench.micro.cleaning.clean_here",
-        lambda path, threads: used.append((path, threads)) or clean_here(path, threads=threads),
+        "logstore.bench.micro.cleaning.clean_with_logstore",
+        lambda path, threads: (
+            used.append((path, threads)) or clean_with_logstore(path, threads=threads)
+        ),
     )
     assert worker.cold(log, "2") == ONE_STEP
     assert used == [(Path(log), 2)]

@@ -6,8 +6,8 @@ from logstore.bench.micro.coding import (
     RECORDS,
     TIMESTAMP_MS,
     columns_of,
-    decode_here,
-    encode_here,
+    decode_with_logstore,
+    encode_with_logstore,
 )
 from logstore.bench.rivals.clients import clients
 from logstore.record.batch import RecordBatch
@@ -21,12 +21,12 @@ def test_both_clients_are_installed_with_the_development_tools():
 
 @pytest.fixture(scope="module")
 def batch():
-    return encode_here(*columns_of(RECORDS))
+    return encode_with_logstore(*columns_of(RECORDS))
 
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_client_reads_the_batch_of_the_columns(name, batch):
-    assert CLIENTS[name].decode(batch) == decode_here(batch) == len(RECORDS)
+    assert CLIENTS[name].decode(batch) == decode_with_logstore(batch) == len(RECORDS)
 
 
 @pytest.mark.parametrize("name", CLIENTS)

@@ -9,21 +9,21 @@ from confluent_kafka import KafkaError, KafkaException
 from logstore.bench.rivals.kafka import Unavailable
 from logstore.bench.wire import __main__ as wire
 from logstore.bench.wire import conformance
-from logstore.bench.wire.conformance import CHECKS, PAST_MS, YES, SeenRecord, check_conformance
+from logstore.bench.wire.conformance import CHECKS, PAST_MS, YES, ReceivedRecord, check_conformance
 from logstore.bench.wire.measuring import Shape
 from logstore.bench.wire.result import FIGURES, Result, Side, lines, read_result
 
 ALL_APIS = {19, 21, 24}
 
 CLEAN = [
-    SeenRecord(2, "a", "new"),
-    SeenRecord(3, "gone", None),
-    SeenRecord(4, "long gone", None),
-    SeenRecord(5, "b", "new"),
-    SeenRecord(7, "c", "new"),
+    ReceivedRecord(2, "a", "new"),
+    ReceivedRecord(3, "gone", None),
+    ReceivedRecord(4, "long gone", None),
+    ReceivedRecord(5, "b", "new"),
+    ReceivedRecord(7, "c", "new"),
 ]
-BEFORE = [SeenRecord(0, "k", "kept")]
-AFTER = [*BEFORE, SeenRecord(4, "k", "open"), SeenRecord(6, "k", "behind it")]
+BEFORE = [ReceivedRecord(0, "k", "kept")]
+AFTER = [*BEFORE, ReceivedRecord(4, "k", "open"), ReceivedRecord(6, "k", "behind it")]
 
 
 class FakeClient:
@@ -37,7 +37,7 @@ class FakeClient:
             "compacted": CLEAN,
             "expiring": [],
             "booked": iter((BEFORE, AFTER)),
-            "old": [SeenRecord(6, "k", "6")],
+            "old": [ReceivedRecord(6, "k", "6")],
             "low": {"compacted": 0, "old": 6},
             "deleted": 6,
             **answers,
@@ -136,31 +136,31 @@ def test_kafka_meets_every_check(monkeypatch):
 
 
 NOT_CLEAN = dict.fromkeys(("holes", "log_start", "tombstone_kept", "horizon"), "no: not cleaned")
-SEEN = [SeenRecord(1, "k", "open"), SeenRecord(2, "k", "behind it")]
+SEEN = [ReceivedRecord(1, "k", "open"), ReceivedRecord(2, "k", "behind it")]
 
 
 @pytest.mark.parametrize(
     ("answers", "deviations"),
     (
         (
-            {"compacted": [SeenRecord(0, "a", "old"), *CLEAN]},
+            {"compacted": [ReceivedRecord(0, "a", "old"), *CLEAN]},
             {"duplicates": "no: not after 7 s", **NOT_CLEAN},
         ),
         ({"compacted": CLEAN[1:]}, {"holes": "no: [(5, 'b'), (7, 'c')]"}),
         ({"low": {"compacted": 2, "old": 6}}, {"log_start": "no: it is 2"}),
         ({"compacted": [*CLEAN[:1], *CLEAN[2:]]}, {"tombstone_kept": "no: removed at once"}),
         ({"compacted": [*CLEAN[:2], *CLEAN[3:]]}, {"horizon": "no: from the record timestamp"}),
-        ({"expiring": [SeenRecord(1, "gone", None)]}, {"tombstone_gone": "no: not after 7 s"}),
+        ({"expiring": [ReceivedRecord(1, "gone", None)]}, {"tombstone_gone": "no: not after 7 s"}),
         (
             {"booked": iter(([], AFTER))},
             {"read_committed": "no: ", "stable_offset": "no: "},
         ),
         (
-            {"booked": iter(([*BEFORE, SeenRecord(2, "k", "aborted")], AFTER))},
+            {"booked": iter(([*BEFORE, ReceivedRecord(2, "k", "aborted")], AFTER))},
             {"read_committed": "no: kept, aborted", "stable_offset": "no: kept, aborted"},
         ),
         (
-            {"booked": iter((BEFORE, [*BEFORE, SeenRecord(2, "k", "aborted"), *AFTER[1:]]))},
+            {"booked": iter((BEFORE, [*BEFORE, ReceivedRecord(2, "k", "aborted"), *AFTER[1:]]))},
             {"read_committed": "no: kept", "stable_offset": "no: kept"},
         ),
         (
@@ -170,7 +170,7 @@ SEEN = [SeenRecord(1, "k", "open"), SeenRecord(2, "k", "behind it")]
         ({"booked": iter((BEFORE, AFTER[:2]))}, {"stable_offset": "no: kept"}),
         ({"deleted": 0}, {"delete_records": "no: (0, 6, 6)"}),
         ({"low": {"compacted": 0, "old": 5}}, {"delete_records": "no: (6, 5, 6)"}),
-        ({"old": [SeenRecord(0, "k", "0")]}, {"delete_records": "no: (6, 6, 0)"}),
+        ({"old": [ReceivedRecord(0, "k", "0")]}, {"delete_records": "no: (6, 6, 0)"}),
         (
             {"deleted": KafkaException(KafkaError(KafkaError.POLICY_VIOLATION))},
             {"delete_records": "no: POLICY_VIOLATION"},
