@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import InvalidConfigurationError
-from logstore.manager.directories.directory import ShownFolder
+from logstore.manager.directories.directory import OpenedFolder
 from logstore.manager.directories.nesting import check_no_cluster, find_nested, is_data_directory
 from logstore.names import (
     MAX_TOPIC_LENGTH,
@@ -20,7 +20,7 @@ from logstore.types import INT32_MAX, TopicPartition
 if TYPE_CHECKING:
     from logstore.runtime import FileSystem
 
-_RENAMED = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]{1,10})[^0-9a-zA-Z]", re.ASCII)
+_RENAMED_FOLDER = re.compile(r"([a-zA-Z0-9._-]+)-([0-9]{1,10})[^0-9a-zA-Z]", re.ASCII)
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
 
@@ -31,12 +31,12 @@ class Location(NamedTuple):
     ----------
     directories : tuple of str
         The data directories.
-    shown : ShownFolder or None
+    shown : OpenedFolder or None
         The only directory to show, under any name, or None for all.
     """
 
     directories: tuple[str, ...]
-    shown: ShownFolder | None = None
+    shown: OpenedFolder | None = None
 
 
 def locate(fs: FileSystem, path: str, display_name: str | None = None) -> Location:
@@ -60,7 +60,7 @@ def locate(fs: FileSystem, path: str, display_name: str | None = None) -> Locati
         raise InvalidConfigurationError(f"directory {display_name} does not exist")
     parent, _, name = path.rpartition("/")
     named = partition_of_folder(name)
-    folder = Location((parent or "/",), ShownFolder(named, name))
+    folder = Location((parent or "/",), OpenedFolder(named, name))
     if _has_segments(fs, path):
         return folder
     nested = find_nested(fs, path)
@@ -90,7 +90,7 @@ def partition_of_folder(name: str) -> TopicPartition:
         return named.topic_partition
     if name == METADATA_LOG_DIR:
         return METADATA_LOG
-    renamed = _RENAMED.match(name)
+    renamed = _RENAMED_FOLDER.match(name)
     if renamed is not None and int(renamed[2]) <= INT32_MAX:
         return TopicPartition(renamed[1], int(renamed[2]))
     return TopicPartition(_ILLEGAL.sub("_", name)[:MAX_TOPIC_LENGTH], 0)

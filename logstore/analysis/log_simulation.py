@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 SimulationProgress = Callable[[str, int, int], None]
 
-_TIME_ENDS_MS = INT64_MAX // 2
+_NEVER_MS = INT64_MAX // 2
 """Times above this mean never."""
 
 
-_PASSES_AGAIN = 3
+_REPEATED_PASSES_MAX = 3
 """Number of repeated passes over a clean section at the same time."""
 
 
@@ -181,7 +181,7 @@ class LogSimulation:
             self._end_transactions(self.clock.now_ms() - end_ms)
             if self._is_due():
                 due_ms = self.clock.now_ms()
-                if due_ms + check_ms >= _TIME_ENDS_MS:
+                if due_ms + check_ms >= _NEVER_MS:
                     return
                 self.clock.advance(ms=check_ms)
                 self._end_transactions(self.clock.now_ms() - end_ms)
@@ -236,7 +236,7 @@ class LogSimulation:
     def _next_due_ms(self) -> int | None:
         """Return when the engine may next have work without an append, or None if never."""
         next_ms = self._trial.next_due_ms()
-        return next_ms if next_ms is not None and next_ms < _TIME_ENDS_MS else None
+        return next_ms if next_ms is not None and next_ms < _NEVER_MS else None
 
     # -- with appends ----------------------------------------------------------------------
 
@@ -303,7 +303,9 @@ class LogSimulation:
             dirty = log.segments.from_offset(state.first_dirty_offset)
             if any(each.size_bytes for each in dirty if each is not log.active_segment):
                 return False  # too young, or in an open transaction
-            if passes > _PASSES_AGAIN or not any(_is_expired(each, now_ms) for each in wanted):
+            if passes > _REPEATED_PASSES_MAX or not any(
+                _is_expired(each, now_ms) for each in wanted
+            ):
                 return False
         result = cleaner.clean(log, state, progress=partial(self._report, log.topic_partition))
         return isinstance(result, CleanerStats)
@@ -324,14 +326,14 @@ class LogSimulation:
         if config.max_compaction_lag_ms < INT64_MAX:
             waits.append(max(config.min_compaction_lag_ms, config.max_compaction_lag_ms + 1))
         if not waits:
-            return _TIME_ENDS_MS
+            return _NEVER_MS
         return self._start_ms + max(0, min(waits) - age_ms)
 
     def _next_change_ms(self, wanted: Iterable[RetainedRecord]) -> int | None:
         now_ms = self.clock.now_ms()
         times = [self._next_due_ms(), self._append_due_ms()]
         times += [each.delete_horizon_ms for each in wanted if each.is_tombstone]
-        later = [each for each in times if each is not None and now_ms < each < _TIME_ENDS_MS]
+        later = [each for each in times if each is not None and now_ms < each < _NEVER_MS]
         return min(later, default=None)
 
 

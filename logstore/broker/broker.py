@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from logstore.faults.disk import FaultyDisk
     from logstore.faults.names import FaultError, FaultKind
     from logstore.faults.rules import RuleOptions
-    from logstore.manager.directories.directory import ShownFolder
+    from logstore.manager.directories.directory import OpenedFolder
     from logstore.manager.opening import LoadListener
     from logstore.manager.services import LogService
     from logstore.storage.log.drafts import AppendInfo
@@ -148,7 +148,7 @@ class Broker(Generic[ClockT]):
         error, without any change, if a partition would be truncated below its recovery point or has
         no recovery point. `pass_over` requires `read_only`. It skips the damage, lists it in
         `Log.damages`, and reads the rest.
-    shown : ShownFolder, optional
+    shown : OpenedFolder, optional
         The only folder of `data_dir` to open, even if its name is not valid. Requires `read_only`.
     metadata_log : bool
         Open the metadata log of a KRaft node, `__cluster_metadata-0`, as a partition. Requires
@@ -187,7 +187,7 @@ class Broker(Generic[ClockT]):
         background: bool = False,
         on_load: LoadListener | None = None,
         on_damage: Literal["recover", "refuse", "pass_over"] = "recover",
-        shown: ShownFolder | None = None,
+        shown: OpenedFolder | None = None,
         metadata_log: bool = False,
         disk_faults: bool | None = None,
         host: CoordinatorHost | None = None,

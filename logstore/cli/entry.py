@@ -8,9 +8,9 @@ process ignores SIGINT, it remains ignored.
 import _signal  # type: ignore[import-not-found]  # faster to import than `signal`
 import gc
 
-_HEEDS_INTERRUPTS = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
+_HANDLES_SIGINT = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
 
-if _HEEDS_INTERRUPTS:
+if _HANDLES_SIGINT:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 _YOUNG_OBJECTS_MAX = 50_000
@@ -28,7 +28,7 @@ def main() -> None:
     replace_closed_streams()
     from logstore.cli.main import main as program
 
-    if _HEEDS_INTERRUPTS:
+    if _HANDLES_SIGINT:
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     try:
         program()
@@ -36,5 +36,5 @@ def main() -> None:
         # Interpreter shutdown would run a full garbage collection, and an interrupt would print a
         # traceback.
         gc.freeze()
-        if _HEEDS_INTERRUPTS:
+        if _HANDLES_SIGINT:
             _signal.signal(_signal.SIGINT, _signal.SIG_DFL)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from logstore.cli.show.progress import ProgressBar
     from logstore.cluster import Cluster
     from logstore.config.broker_config import BrokerConfig
-    from logstore.manager.directories.directory import ShownFolder
+    from logstore.manager.directories.directory import OpenedFolder
     from logstore.manager.opening import LoadProgress
     from logstore.manager.topics.store import Topic
     from logstore.runtime import Clock
@@ -169,7 +169,7 @@ class Settings(NamedTuple):
         directories: Sequence[str] | None = None,
         background: bool = False,
         in_memory: bool = False,
-        shown: ShownFolder | None = None,
+        shown: OpenedFolder | None = None,
         metadata_log: bool = False,
     ) -> Broker:
         """Open the data directories.
@@ -189,7 +189,7 @@ class Settings(NamedTuple):
             Run the cleaner and retention in the background.
         in_memory : bool
             Keep everything in memory.
-        shown : ShownFolder, optional
+        shown : OpenedFolder, optional
             The only partition directory to load.
         metadata_log : bool
             Include the log of a KRaft node. Requires `read_only` or `dry_run`.
@@ -214,7 +214,7 @@ class Settings(NamedTuple):
         if directories is None:
             directories = self.directories(config)
         if not create:
-            _check_there(directories)
+            _check_exists(directories)
         clock = self.clock()
         with ProgressBar("partitions") as bar:
             broker = Broker(
@@ -251,7 +251,7 @@ class Settings(NamedTuple):
         show_messages(Recovery.COMPUTED)
         config = self.broker_config()
         directories = self.directories(config)
-        _check_there(directories)
+        _check_exists(directories)
         topics = read_topics(directories, self.clock(), config, self._on_damage(read_only=True))
         note_writers(directories)
         return topics
@@ -296,7 +296,7 @@ class Settings(NamedTuple):
         return "recover" if self.accept_data_loss else "refuse"
 
 
-def _check_there(directories: Iterable[str]) -> None:
+def _check_exists(directories: Iterable[str]) -> None:
     """Raise an error if a data directory is missing."""
     from logstore.errors import InvalidConfigurationError
     from logstore.runtime import DiskFileSystem
@@ -443,7 +443,7 @@ def _settings(ctx: click.Context, values: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def _take_shared(ctx: click.Context, params: Iterable[click.Parameter]) -> Settings:
+def _set_shared_options(ctx: click.Context, params: Iterable[click.Parameter]) -> Settings:
     names = [p.name for p in params if isinstance(p, SharedOption) and p.name]
     return _settings(ctx, {name: ctx.params.pop(name) for name in names if name in ctx.params})
 
@@ -492,7 +492,7 @@ class Command(click.Command):
         """Call the command function with `Settings` as the context object."""
         from logstore.cli.show.tables import cut_cells
 
-        ctx.obj = _take_shared(ctx, self.params)
+        ctx.obj = _set_shared_options(ctx, self.params)
         cut_cells(not ctx.obj.full)
         if ctx.obj.output == "csv":
             from logstore.cli.show.csv_rows import escape_formulas
@@ -663,7 +663,7 @@ class Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Pass shared options that precede the command name to the command."""
-        _take_shared(ctx, self.params)
+        _set_shared_options(ctx, self.params)
         return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from logstore.analysis.view import PartitionView
     from logstore.broker import Broker
     from logstore.inspect.files import BatchSource
-    from logstore.manager.directories.directory import ShownFolder
+    from logstore.manager.directories.directory import OpenedFolder
     from logstore.runtime import FileSystem
 
 
@@ -188,7 +188,7 @@ class _Opening(NamedTuple):
         self,
         settings: Settings,
         directories: Sequence[str] | None = None,
-        shown: ShownFolder | None = None,
+        shown: OpenedFolder | None = None,
     ) -> Broker:
         return settings.open_broker(
             read_only=not self.dry_run,
@@ -229,7 +229,7 @@ def _file_target(
     from logstore.analysis.locations import partition_of_folder
     from logstore.config.overrides import ReadLimits
     from logstore.inspect.files import source_of_file
-    from logstore.manager.directories.directory import ShownFolder
+    from logstore.manager.directories.directory import OpenedFolder
     from logstore.names import LOG_SUFFIX, is_raft_snapshot
 
     folder, _, name = path.rpartition("/")
@@ -239,7 +239,7 @@ def _file_target(
 
     def open_file() -> Broker:
         parent, _, folder_name = folder.rpartition("/")
-        shown = ShownFolder(partition_of_folder(folder_name or "log"), folder_name, name)
+        shown = OpenedFolder(partition_of_folder(folder_name or "log"), folder_name, name)
         return opening.open(settings, [parent or "/"], shown)
 
     source = source_of_file(fs, path, limits.batch_bytes)

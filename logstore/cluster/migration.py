@@ -62,7 +62,7 @@ def migrate(
     with Broker(
         folder, clock=clock, broker_config=broker_config, fs=fs, disk_faults=False
     ) as source:
-        source.coordinator.settle_pending_offsets()
+        source.coordinator.complete_pending_offsets()
         for topic in source.topics():
             host.create_topic(topic.name, len(topic.partitions), topic.configs)
             for number in topic.partitions:

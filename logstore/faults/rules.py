@@ -186,24 +186,24 @@ class FaultRule:
     _threads_inside: set[int] = field(default_factory=set)
 
     def __repr__(self) -> str:
-        said = [repr(self.kind)]
+        parts = [repr(self.kind)]
         if self.topic is not None:
-            said.append(f"topic={self.topic!r}")
+            parts.append(f"topic={self.topic!r}")
         if self.partition is not None:
-            said.append(f"partition={self.partition}")
+            parts.append(f"partition={self.partition}")
         if self.when is not None:
-            said.append(f"when={getattr(self.when, '__name__', self.when)}")
+            parts.append(f"when={getattr(self.when, '__name__', self.when)}")
         if self.nth > 1 or self.times == 1:
-            said.append(f"nth={self.nth}")
+            parts.append(f"nth={self.nth}")
         if self.times not in (None, 1):
-            said.append(f"times={self.times}")
+            parts.append(f"times={self.times}")
         if self.error is not None:
-            said.append(f"error={self.error!r}")
+            parts.append(f"error={self.error!r}")
         if self.delay_ms:
-            said.append(f"delay={self.delay_ms}")
+            parts.append(f"delay={self.delay_ms}")
         if self.after:
-            said.append("after=True")
-        return f"<fail({', '.join(said)}): {self.hits} of {self.calls} calls>"
+            parts.append("after=True")
+        return f"<fail({', '.join(parts)}): {self.hits} of {self.calls} calls>"
 
     def __enter__(self) -> Self:
         return self

@@ -69,7 +69,7 @@ class CoordinatorRecord(NamedTuple):
             return None
         value = to_json(self.value, self.value_version)
         if isinstance(self.value, types.GroupMetadataValue):
-            _unfold_members(value, self.value)
+            _decode_members(value, self.value)
         return value
 
 
@@ -130,7 +130,7 @@ def _topic_of(kind: str) -> str:
     return GROUP_OFFSETS_TOPIC
 
 
-def _unfold_members(value: dict[str, Any], group: types.GroupMetadataValue) -> None:
+def _decode_members(value: dict[str, Any], group: types.GroupMetadataValue) -> None:
     """Replace the bytes of a group's subscriptions and assignments with their decoded form."""
     if group.protocol_type != _CONSUMER_PROTOCOL:
         return

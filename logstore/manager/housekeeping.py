@@ -34,7 +34,7 @@ def log_removals(decision: RetentionDecision) -> None:
 
 
 @contextmanager
-def _one_of_many(topic_partition: TopicPartition, what: str) -> Iterator[None]:
+def _log_and_continue(topic_partition: TopicPartition, what: str) -> Iterator[None]:
     """Log an error of one log, which might just have been deleted, and continue with the others."""
     try:
         yield
@@ -84,13 +84,13 @@ class Housekeeping:
                 "kafka-recovery-point-checkpoint",
                 manager.checkpoint_recovery_points,
                 config.log_flush_offset_checkpoint_interval_ms,
-                _until_woken,
+                _never_due,
             ),
             (
                 "kafka-log-start-offset-checkpoint",
                 manager.checkpoint_log_starts,
                 config.log_flush_start_offset_checkpoint_interval_ms,
-                _until_woken,
+                _never_due,
             ),
         ):
             self._schedule(name, action, first, period_ms, idle_ms)
@@ -100,7 +100,7 @@ class Housekeeping:
             self.checkpoint_high_watermarks,
             watermarks_ms,
             watermarks_ms,
-            _until_woken,
+            _never_due,
         )
         self._schedule(
             "PeriodicProducerExpirationCheck",
@@ -164,7 +164,7 @@ class Housekeeping:
             # The topic may have been compacted until now, and a cleaning pass might still be
             # running.
             with (
-                _one_of_many(tp, "retention"),
+                _log_and_continue(tp, "retention"),
                 self._manager.services.paused_if_idle(tp) as is_idle,
             ):
                 if is_idle:
@@ -189,7 +189,7 @@ class Housekeeping:
         now_ms = self._manager.runtime.clock.now_ms()
         for log in self._manager.registry.open_logs():
             if not log.is_offline and now_ms - log.last_flush_ms >= log.config.flush_ms:
-                with _one_of_many(log.topic_partition, "flush"):
+                with _log_and_continue(log.topic_partition, "flush"):
                     log.flush()
 
     def _flush_idle_ms(self) -> int | None:
@@ -230,7 +230,7 @@ class Housekeeping:
         return min(left_ms, default=None)
 
 
-def _until_woken() -> None:
+def _never_due() -> None:
     """Return None, because the task is only due after a change."""
 
 

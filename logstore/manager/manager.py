@@ -24,7 +24,7 @@ from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
-    from logstore.manager.directories.directory import ShownFolder
+    from logstore.manager.directories.directory import OpenedFolder
     from logstore.manager.directories.identity import BrokerIdentity
     from logstore.manager.opening import LoadListener
     from logstore.manager.services import LogService
@@ -67,7 +67,7 @@ class LogManager:
         How to handle damaged partitions.
     metadata_log : bool
         Open the log of a KRaft node, `__cluster_metadata-0`, as a partition. Requires `read_only`.
-    shown : ShownFolder, optional
+    shown : OpenedFolder, optional
         The only folder to open.
 
     Attributes
@@ -105,7 +105,7 @@ class LogManager:
         faults: Faults | None = None,
         replicated: bool = False,
         on_damage: OnDamage = OnDamage.RECOVER,
-        shown: ShownFolder | None = None,
+        shown: OpenedFolder | None = None,
         metadata_log: bool = False,
     ) -> None:
         self.runtime = runtime

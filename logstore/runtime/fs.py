@@ -190,7 +190,7 @@ _KINDS = {
 }
 
 
-PARTING_SUFFIX = ".tmp"
+TEMPORARY_SUFFIX = ".tmp"
 """Suffix of the temporary copy of a file with several names."""
 
 _BLOCK_BYTES = 1 << 20
@@ -256,7 +256,7 @@ class DiskFileSystem:
         """Replace a hard-linked file with its own copy. The change is durable on return."""
         import shutil  # slow to import, and rarely needed
 
-        temporary = path + PARTING_SUFFIX
+        temporary = path + TEMPORARY_SUFFIX
         with suppress(FileNotFoundError):
             os.unlink(temporary)  # noqa: PTH108  # see is_dir
         try:

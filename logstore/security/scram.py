@@ -156,13 +156,13 @@ class ScramExchange:
         if binding != self._first.header.encode() or found["nonce"] != self._nonce:
             raise SaslAuthenticationFailedError("SCRAM nonce or channel binding does not match")
         credential = self._credential
-        told = ",".join((self._first.bare, self.challenge, found["bare"])).encode()
-        signature = hmac.digest(credential.stored_key, told, self._hash)
+        auth_message = ",".join((self._first.bare, self.challenge, found["bare"])).encode()
+        signature = hmac.digest(credential.stored_key, auth_message, self._hash)
         key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
         proves = hmac.compare_digest(hashlib.new(self._hash, key).digest(), credential.stored_key)
         if not (proves and len(proof) == len(signature)):
             raise SaslAuthenticationFailedError("wrong user or password")
-        return b"v=" + b64encode(hmac.digest(credential.server_key, told, self._hash))
+        return b"v=" + b64encode(hmac.digest(credential.server_key, auth_message, self._hash))
 
 
 def _text(data: bytes) -> str:

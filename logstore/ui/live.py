@@ -35,7 +35,7 @@ TICK_S = 0.25
 SAMPLE_S = 5.0
 """Interval between two points of a curve."""
 
-BEAT_S = 15.0
+KEEPALIVE_S = 15.0
 """Interval of comments that keep idle connections open."""
 
 READERS_MAX = 64
@@ -94,7 +94,7 @@ class Reader:
         yield b"retry: 1000\n\n"
         while not self._is_ended:
             try:
-                await asyncio.wait_for(self._woken.wait(), BEAT_S)
+                await asyncio.wait_for(self._woken.wait(), KEEPALIVE_S)
             except TimeoutError:
                 yield b": nothing new\n\n"
                 continue
@@ -213,10 +213,10 @@ class Live:
 
     async def _tick_on(self) -> None:
         while True:
-            await self.tick()
+            await self.poll_once()
             await asyncio.sleep(TICK_S)
 
-    async def tick(self) -> None:
+    async def poll_once(self) -> None:
         """Poll once and send events."""
         while self._ended:
             cleaning = self.history.note_pass(*self._ended.popleft())

@@ -36,7 +36,7 @@ CONNECTIONS_MAX = 256
 IDLE_S = 60
 """Time after which idle connections are closed."""
 
-FAREWELL_S = 2.0
+CLOSE_WAIT_S = 2.0
 """Time limit for pending responses at shutdown."""
 
 
@@ -182,7 +182,7 @@ class Ui:
     async def _end(self) -> None:
         self._context.close()
         self._server.should_exit = True
-        await asyncio.wait([self._serving], timeout=FAREWELL_S)
+        await asyncio.wait([self._serving], timeout=CLOSE_WAIT_S)
         for connection in list(self._server.server_state.connections):
             transport = getattr(connection, "transport", None)
             if transport is not None:

@@ -57,7 +57,7 @@ JOINED_BYTES = 64 << 10
 ELEMENT_BYTES = 512
 """Approximate memory per array element of a large request and its response."""
 
-_TURN_S = 0.005
+_TIME_SLICE_S = 0.005
 """How long a connection is served before the event loop serves other connections."""
 
 _SMALL_CHUNK_BYTES = 4 << 10
@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
         self._answering_bytes = 0
         self._answering_since = 0.0
         self._frame_began_at = 0.0
-        self.active_at = self._turn_began = self._loop.time()
+        self.active_at = self._slice_began = self._loop.time()
 
     # -- the transport's calls -----------------------------------------------------------
 
@@ -322,10 +322,10 @@ class Connection(asyncio.Protocol):
             self._frame_waiter = self._loop.create_future()
             await self._frame_waiter
             self._frame_waiter = None
-            self._turn_began = self.active_at
-        elif self._loop.time() - self._turn_began > _TURN_S:
+            self._slice_began = self.active_at
+        elif self._loop.time() - self._slice_began > _TIME_SLICE_S:
             await asyncio.sleep(0)
-            self._turn_began = self._loop.time()
+            self._slice_began = self._loop.time()
         frame = self._frames.popleft()
         if self._has_enough and not self._frames:
             self._has_enough = False

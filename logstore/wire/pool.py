@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
 """Allowance for bytes that arrive before reading pauses. A socket read never returns that much."""
 
-_HARMLESS_BYTES = 64 << 10
+_SMALL_REQUEST_BYTES = 64 << 10
 """Connections whose complete requests use at most this much memory are never closed as stalled."""
 
 
@@ -152,7 +152,7 @@ class RequestPool:
             each
             for each in self._readers
             if each.held_since < before
-            and (each.missing_bytes or each.held_bytes > _HARMLESS_BYTES)
+            and (each.missing_bytes or each.held_bytes > _SMALL_REQUEST_BYTES)
         ]
         for reader in sorted(stalled, key=lambda each: each.held_since):
             if self.is_full:

@@ -13,7 +13,7 @@ from logstore.cli.show import inspect as shown_inspect
 from logstore.cli.show import progress
 from logstore.cli.show.bars import bar
 from logstore.cli.show.curves import curve
-from logstore.cli.show.damage import MetDamages, report_all
+from logstore.cli.show.damage import SkippedDamage, report_all
 from logstore.cli.show.messages import FINDINGS_SHOWN_MAX, MessageHandler, Recovery
 from logstore.cli.show.output import one_line
 from logstore.cli.show.prose import bullet_list, wrapped
@@ -48,7 +48,7 @@ def test_many_damaged_ranges_are_cut_short(capsys):
 
 
 def test_a_torn_end_of_the_last_file_is_a_note(capsys):
-    met = MetDamages()
+    met = SkippedDamage()
     assert (met.damages, met.to_json()) == ([], {})
     torn = {"first_offset_after": None, "check": "truncated"}
     first, middle, end = damage(1, **torn), damage(2), damage(3, **torn)
@@ -61,7 +61,7 @@ def test_a_torn_end_of_the_last_file_is_a_note(capsys):
     assert capsys.readouterr().err.splitlines()[0] == (
         "note: 10 bytes after the last whole batch of d/t-0/3.log (truncated)"
     )
-    alone = MetDamages()
+    alone = SkippedDamage()
     alone.of_next_file().append(end)
     assert (alone.damages, alone.report()) == ([], 0)
 

@@ -66,7 +66,7 @@ def check(settings: Settings, path: str | None) -> int:
         if not Path(each).exists():
             raise click.UsageError(f"{each}: no such file or directory")
     if not any(Path(each).is_file() or checker.has_anything(_absolute(each)) for each in paths):
-        raise click.UsageError(_nothing_in(paths, checker))
+        raise click.UsageError(_no_partitions_message(paths, checker))
     # The type of a directory depends on its name and its parent's name.
     absolute = None if path is None else _absolute(path)
 
@@ -94,7 +94,7 @@ def check(settings: Settings, path: str | None) -> int:
     return _print(settings, found, counts)
 
 
-def _nothing_in(paths: Sequence[str], checker: Checker) -> str:
+def _no_partitions_message(paths: Sequence[str], checker: Checker) -> str:
     """Return the message for directories without partitions, which lists their contents."""
     text = f"nothing to check in {', '.join(paths)}: no partition folders and no log files"
     folders = [name for path in paths for name in checker.folders(_absolute(path))]

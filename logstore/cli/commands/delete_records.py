@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 
-class Before(NamedTuple):
+class DeletionEnd(NamedTuple):
     """The exclusive end of the deletion: an offset (-1: high watermark) or a Unix time in ms."""
 
     offset: int = -1
@@ -68,14 +68,14 @@ class Outcome(NamedTuple):
     after: State | None
 
 
-def to_before(ctx: click.Context, param: click.Parameter, value: str | None) -> Before | None:
+def to_before(ctx: click.Context, param: click.Parameter, value: str | None) -> DeletionEnd | None:
     """Parse `--before-offset`."""
     if value is None:
         return None
     try:
         if value.startswith("@"):
-            return Before(time_ms=parse_time(value[1:], bound(now_of, ctx)))
-        return Before(int(value))
+            return DeletionEnd(time_ms=parse_time(value[1:], bound(now_of, ctx)))
+        return DeletionEnd(int(value))
     except ValueError as error:
         raise click.BadParameter(
             f"{value!r} is not an offset, -1 or @TIME ({TIME_HELP})", ctx, param
@@ -116,7 +116,7 @@ def delete_records(
     settings: Settings,
     topic: str | None,
     partition: int | None,
-    before: Before | None,
+    before: DeletionEnd | None,
     file: IO[bytes] | None,
 ) -> int:
     """Delete records before an offset, in one partition or in the partitions listed in a file.
@@ -159,7 +159,7 @@ def _read_request(file: IO[bytes]) -> Mapping[TopicPartition, int]:
 
 
 def _offset_of(
-    broker: Broker, topic: str, partition: int | None, before: Before
+    broker: Broker, topic: str, partition: int | None, before: DeletionEnd
 ) -> Mapping[TopicPartition, int]:
     """Return the selected partition and its offset."""
     from logstore.types import TopicPartition

@@ -65,7 +65,7 @@ def demo(settings: Settings, out: Path, records: int, seed: int) -> int:
     start_ms = end_ms - DAYS * DAY_MS
     if start_ms < 0:
         raise click.UsageError(f"--now must be at least {DAYS} days after 1970-01-01")
-    _take(out, DIRECTORIES)
+    _prepare_output(out, DIRECTORIES)
     presenter = Presenter(out, records, seed, start_ms, quiet=not settings.as_table)
     summary = presenter.present()
     _mark(out, summary)
@@ -77,7 +77,7 @@ def demo(settings: Settings, out: Path, records: int, seed: int) -> int:
     return 1
 
 
-def _take(out: Path, names: tuple[str, ...]) -> None:
+def _prepare_output(out: Path, names: tuple[str, ...]) -> None:
     """Create the output directory, or clear the directory of an earlier demo.
 
     Raises

@@ -260,7 +260,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
 
 def _notes(each: PartitionExplanation) -> Iterator[str]:
     """Yield remedies, and pending events of the active segment and tombstones."""
-    pressing = _pressing(each)
+    pressing = _urgent_remedies(each)
     if len(pressing) > 1:
         yield ""
         both_or_all = "both" if len(pressing) == 2 else f"all {len(pressing)}"
@@ -312,7 +312,7 @@ def _key(story: KeyExplanation) -> Iterator[str]:
     yield from bullet_list(f"until {name} is gone", [sentence(step) for step in story.steps])
 
 
-def _pressing(each: PartitionExplanation) -> list[Remedy]:
+def _urgent_remedies(each: PartitionExplanation) -> list[Remedy]:
     """Return remedies for the binding gate, and for gates that do not open without intervention."""
     opens = {gate.gate: gate.opens_at_ms for gate in each.gates}
     binding = None if each.binding is None else opens[each.binding]

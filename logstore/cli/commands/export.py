@@ -18,7 +18,7 @@ from logstore.cli.options import (
     topic_overrides,
 )
 from logstore.cli.schema_option import schema_option
-from logstore.cli.show.damage import MetDamages, found_json, report_damages
+from logstore.cli.show.damage import SkippedDamage, found_json, report_damages
 from logstore.cli.show.decoded import decoded_member, raw_option
 from logstore.cli.show.output import (
     emit,
@@ -216,7 +216,7 @@ class _Run:
         self.decodes = decoder.decodes or (not raw and self._is_of_kafka())
         self.records = 0
         self.undecoded = 0
-        self.damages_of_file = MetDamages()
+        self.damages_of_file = SkippedDamage()
 
     def _is_of_kafka(self) -> bool:
         partitions = self._target.partitions
@@ -248,7 +248,7 @@ class _Run:
         from logstore.inspect.files import stored_records
 
         if (source := self._target.file) is not None:
-            met = MetDamages()
+            met = SkippedDamage()
             for stored in stored_records(source, 0, met.of_next_file()):
                 yield row_of(
                     source.topic_partition, stored.batch, stored.position, stored.record, None
@@ -277,7 +277,7 @@ class _Run:
         if fates is not None and fates.failure is not None:
             note(f"{name}: no fates from there on: {fates.failure}")
 
-    def met_json(self) -> dict[str, Any]:
+    def skipped_json(self) -> dict[str, Any]:
         """Return skipped damage and assumptions as JSON. Empty if there are none."""
         if self._target.broker is None:
             return self.damages_of_file.to_json()
@@ -299,7 +299,7 @@ def _report(settings: Settings, target: Target, out: str, run: _Run, size_bytes:
     else:
         report = {"path": out, "records": run.records, "size_bytes": size_bytes}
         report["undecoded"] = run.undecoded
-        emit_json(report | run.met_json(), settings.output)
+        emit_json(report | run.skipped_json(), settings.output)
     if target.broker is None:
         return run.damages_of_file.report()
     return report_damages(target.broker, target.partitions)

@@ -18,7 +18,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
-from logstore.cli.show.damage import MetDamages, note_assumed_policy
+from logstore.cli.show.damage import SkippedDamage, note_assumed_policy
 from logstore.cli.show.decoded import displayed, raw_option
 from logstore.cli.show.output import (
     emit,
@@ -310,7 +310,7 @@ def _print_json(
 def _print_batches(settings: Settings, target: Target) -> int:
     from logstore.inspect.files import describe_batches
 
-    met = MetDamages()
+    met = SkippedDamage()
 
     def items() -> Iterator[dict[str, Any]]:
         for source, _ in target.sources():
@@ -380,7 +380,7 @@ def _batch_row(item: dict[str, Any]) -> tuple[str, ...]:
 def _print_records(settings: Settings, target: Target, *, raw: bool) -> int:
     from logstore.inspect.files import stored_records
 
-    met = MetDamages()
+    met = SkippedDamage()
 
     def found() -> Iterator[tuple[BatchSource, StoredRecord]]:
         for source, start in target.sources():

@@ -371,7 +371,7 @@ class _Job(NamedTuple):
         from logstore.simulate.files import save
 
         plan, fit = self.plan, self.fit
-        outcome, spread = self._lived(self.directory)
+        outcome, spread = self._run_scenario(self.directory)
         report = _report(outcome, spread=spread)
         files = save(self.directory, outcome, spread=spread, report=report)
         if self.settings.as_table:
@@ -394,7 +394,7 @@ class _Job(NamedTuple):
             )
         return 0
 
-    def _lived(self, directory: Path | None = None) -> tuple[Run, Spread | None]:
+    def _run_scenario(self, directory: Path | None = None) -> tuple[Run, Spread | None]:
         """Run the scenario with each seed. Progress bars show the virtual time and the seeds.
 
         The logs are only kept if there is a directory.
@@ -436,7 +436,7 @@ class _Job(NamedTuple):
                 recording=self.recording,
                 progress=lambda done, total: bar.update("sweeping", done, total),
             )
-        outcome, spread = self._lived()
+        outcome, spread = self._run_scenario()
         report = _report(outcome, swept, spread=spread)
         files = save(self.directory, outcome, sweep=swept, spread=spread, report=report)
         front = swept.front()
@@ -478,7 +478,7 @@ class _Job(NamedTuple):
                 progress=lambda done: bar.update("searching", done, None),
             )
         best = with_settings(self.plan, found.best.settings)
-        outcome, spread = self._replace(plan=best, request=request)._lived()
+        outcome, spread = self._replace(plan=best, request=request)._run_scenario()
         report = _report(outcome, spread=spread, found=found)
         files = save(self.directory, outcome, spread=spread, found=found, report=report)
         if self.settings.as_table:

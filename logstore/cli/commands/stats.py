@@ -185,13 +185,13 @@ def _lines(found: PartitionStats, now_ms: int, *, is_first: bool) -> Iterator[st
         yield from wrapped(f"damaged: {damage}", "  ", "red")
     for assumed in found.assumed:
         yield from wrapped(f"assumed: {assumed}", "  ", "dim")
-    yield from _shares("records", _lives(found), found.records)
+    yield from _shares("records", _counts_by_state(found), found.records)
     yield from _segments(found)
     yield from _keys("keys with the most records", found.top_keys, found, by_bytes=False)
     yield from _keys("keys with the most bytes", found.top_keys_by_bytes, found, by_bytes=True)
     yield from wrapped(
         f"{plural(found.distinct_keys, 'key')}, of which {format_count(found.live_keys)} live;"
-        f" {plural(found.tombstones, 'tombstone')}{_winning(found)};"
+        f" {plural(found.tombstones, 'tombstone')}{_surviving_tombstones(found)};"
         f" {plural(found.keyless_records, 'record')} without a key"
     )
     yield from _sizes("key sizes", found.key_sizes)
@@ -209,7 +209,7 @@ def _lines(found: PartitionStats, now_ms: int, *, is_first: bool) -> Iterator[st
     yield from _shares("day", {day: each.records for day, each in found.days.items()}, None)
 
 
-def _winning(found: PartitionStats) -> str:
+def _surviving_tombstones(found: PartitionStats) -> str:
     """Return the number of tombstones that are not superseded, or "" if none is superseded."""
     winning = found.dead["tombstone"]
     return (
@@ -217,7 +217,7 @@ def _winning(found: PartitionStats) -> str:
     )
 
 
-def _lives(found: PartitionStats) -> dict[str, int]:
+def _counts_by_state(found: PartitionStats) -> dict[str, int]:
     dead = {name.replace("_", " "): count for name, count in found.dead.items() if count}
     return {"live": found.live_records, **dead}
 

@@ -139,7 +139,7 @@ class Presenter:
         )
         summary = story.inspect()
         self._scale_bytes = max(segment.size_bytes for segment in summary.segments)
-        say.picture(summary, self._scale_bytes)
+        say.draw_segments(summary, self._scale_bytes)
         say.text(
             f"Some users are updated more often than others, such as {self._holder}. Occurrences "
             "of this user's e-mail address and key in the files:"
@@ -170,7 +170,7 @@ class Presenter:
             f"{self._holder}, closed their accounts and want their data erased. But old values "
             "stay on disk until compaction runs."
         )
-        say.picture(story.inspect(), self._scale_bytes)
+        say.draw_segments(story.inspect(), self._scale_bytes)
         self._search()
 
     def _wait_for_max_lag(self, story: Story) -> None:
@@ -223,7 +223,7 @@ class Presenter:
         with Broker(self.out / ACCOUNTS, read_only=True) as broker:
             after = inspect_partition(broker, TopicPartition(TOPIC, 0))
             left = self._accounts.count_users(offsets_left(broker, TOPIC))
-        say.picture(after, self._scale_bytes)
+        say.draw_segments(after, self._scale_bytes)
         say.sizes(("written", {"dirty": self._written.size_bytes}), ("left", after.section_bytes()))
         keys = self._accounts.count_users(slice(None))
         pairs = (
@@ -265,9 +265,9 @@ class Presenter:
         case.place(self.out / KAFKA)
         before = _inspect(self.out / KAFKA, case.topic)
         scale = max(segment.size_bytes for segment in before.segments)
-        say.picture(before, scale)
+        say.draw_segments(before, scale)
         stats = case.clean(self.out / KAFKA)
-        say.picture(_inspect(self.out / KAFKA, case.topic), scale)
+        say.draw_segments(_inspect(self.out / KAFKA, case.topic), scale)
         problem = case.problem(self.out / KAFKA, stats)
         segments, files = case.cleaned
         self._numbers["kafka"] = {

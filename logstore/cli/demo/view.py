@@ -112,7 +112,7 @@ class Narrator:
         for line in Table(columns, right=right).lines(rows):
             self._line(INDENT + line)
 
-    def picture(self, summary: PartitionSummary, scale_bytes: int) -> None:
+    def draw_segments(self, summary: PartitionSummary, scale_bytes: int) -> None:
         """Draw a bar for each segment. `scale_bytes` is the size of the longest bar."""
         longest = max(8, self.width - _SEGMENT_COLUMNS)
         rows = []

@@ -19,7 +19,7 @@ DAMAGES_SHOWN_MAX = 10
 EXIT_DAMAGED = 1
 
 
-class MetDamages:
+class SkippedDamage:
     """Damaged ranges that were skipped while listing files, one after another."""
 
     def __init__(self) -> None:

@@ -113,9 +113,9 @@ class _Listing:
         self._roll = roll
         self._broker = broker
         self._view = PartitionView(broker, topic_partition)
-        self.fates = self._view.evaluate(self._made)
+        self.fates = self._view.evaluate(self._open_listing)
 
-    def _made(self, log: Log) -> PartitionFates:
+    def _open_listing(self, log: Log) -> PartitionFates:
         from logstore.analysis.fates import PartitionFates
 
         progress = self._progress if self._bar.visible else None
@@ -137,7 +137,7 @@ class _Listing:
             except TRANSIENT as error:
                 failures += 1
                 self._view.reopen(log, failures, error)
-                self.fates = self._view.evaluate(self._made)
+                self.fates = self._view.evaluate(self._open_listing)
             else:
                 return
 

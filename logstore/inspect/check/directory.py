@@ -18,7 +18,7 @@ from logstore.inspect.check.findings import (
     limit_findings,
     unreadable,
 )
-from logstore.inspect.check.partition import LEFTOVERS, PartitionBounds, PartitionCheck
+from logstore.inspect.check.partition import LEFTOVER_CHECKS, PartitionBounds, PartitionCheck
 from logstore.inspect.check.segment import CheckCounts, PartitionContext
 from logstore.inspect.check.small_files import (
     EpochRow,
@@ -491,8 +491,8 @@ class Checker:
                 )
                 return (entry for entry in entries if isinstance(entry, CheckFinding))
             return self._segment_file(directory, path, parsed.base_offset)
-        if parsed is not None and parsed.state in LEFTOVERS:
-            check = LEFTOVERS[parsed.state]
+        if parsed is not None and parsed.state in LEFTOVER_CHECKS:
+            check = LEFTOVER_CHECKS[parsed.state]
             return iter([finding(check, path, offset=parsed.base_offset, severity=INFO)])
         if name == LEADER_EPOCHS:
             epochs = read_epochs(self._fs, path, self._limits.small_file_bytes)

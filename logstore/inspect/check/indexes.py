@@ -210,7 +210,7 @@ class _IndexCheck:
         )
 
 
-class _Loose(NamedTuple):
+class _EntryBeyondBatch(NamedTuple):
     """An index entry whose offset is above the last offset of the batch it points to."""
 
     entry: _Entry
@@ -226,8 +226,8 @@ class OffsetIndexCheck(_IndexCheck):
     ENTRY = OffsetIndex.ENTRY
 
     def __init__(self, fs: FileSystem, path: str, segment: IndexedSegment) -> None:
-        self._loose: _Loose | None = None
-        self._first_chunk: _Loose | None = None
+        self._entry_beyond_batch: _EntryBeyondBatch | None = None
+        self._first_chunk: _EntryBeyondBatch | None = None
         self._chunk_count = 0
         super().__init__(fs, path, segment)
 
@@ -272,13 +272,13 @@ class OffsetIndexCheck(_IndexCheck):
         if offset < header.base_offset:
             self._wrong("index_entry", entry, offset, header.last_offset, offset)
         else:
-            self._loose = _Loose(entry, offset, header.last_offset)
+            self._entry_beyond_batch = _EntryBeyondBatch(entry, offset, header.last_offset)
 
     def _measure(self, scanned: ScannedBatch) -> None:
         """Note whether a batch is the last batch of the chunk that an entry may cover."""
-        loose = self._loose
+        loose = self._entry_beyond_batch
         if loose is not None and scanned.header.last_offset == loose.offset:
-            self._loose = loose._replace(ends_a_batch=True)
+            self._entry_beyond_batch = loose._replace(ends_a_batch=True)
 
     def _settle(self, next_offset: int | None) -> None:
         """Check the last loose entry, once the next entry is known.
@@ -286,10 +286,10 @@ class OffsetIndexCheck(_IndexCheck):
         If Kafka wrote one entry per chunk of batches, the entry covers all batches up to the next
         entry and contains the last offset of the chunk.
         """
-        loose = self._loose
+        loose = self._entry_beyond_batch
         if loose is None:
             return
-        self._loose = None
+        self._entry_beyond_batch = None
         entry, offset, last_offset, ends_a_batch = loose
         if next_offset is not None and offset >= next_offset:
             self._wrong("index_entry", entry, offset, last_offset, offset)

@@ -35,7 +35,7 @@ from logstore.storage.loading.lost import has_entries, lost_ranges, remaining_fi
 from logstore.storage.loading.surveyed import find_superseded, leftover_text
 from logstore.types import INT64_MAX
 
-LEFTOVERS = {
+LEFTOVER_CHECKS = {
     CLEANED_SUFFIX: "leftover_cleaned",
     SWAP_SUFFIX: "leftover_swap",
     DELETED_SUFFIX: "leftover_deleted",
@@ -177,11 +177,11 @@ class PartitionCheck:
             parsed = parse_segment_file(name)
             if name.endswith(TMP_SUFFIX):
                 yield finding("leftover_tmp", path, severity=INFO)
-            elif parsed is None or (parsed.state and parsed.state not in LEFTOVERS):
+            elif parsed is None or (parsed.state and parsed.state not in LEFTOVER_CHECKS):
                 yield finding("foreign_file", path, severity=INFO)
             elif parsed.state:
                 self._listing.pending.add(name)
-                check = LEFTOVERS[parsed.state]
+                check = LEFTOVER_CHECKS[parsed.state]
                 yield finding(check, path, offset=parsed.base_offset, severity=INFO)
             else:
                 yield from self._register(name, parsed.base_offset, parsed.kind)
@@ -427,7 +427,7 @@ class PartitionCheck:
         try:
             yield from check.run()
         except OSError as error:
-            self._state.lose_track()
+            self._state.mark_unreadable()
             yield unreadable(self._path(name), error)
         end = self._state.end_offset if self._state.end_is_known else None
         is_dense = end is not None and counts.records - records == end - base_offset

@@ -165,7 +165,7 @@ class PartitionState:
         elif self.context.is_compacted:
             self.gaps_end = max(bases, default=0)
 
-    def lose_track(self) -> None:
+    def mark_unreadable(self) -> None:
         """Record that batches could not be read."""
         self.end_is_known = False
         self.has_holes = True
@@ -280,7 +280,7 @@ class SegmentCheck:
             if isinstance(each, Fault):
                 yield self._fault_finding(each)
             elif isinstance(each, Unreadable):
-                self._lose_track()
+                self._mark_unreadable()
                 for index in (self._index, self._time_index):
                     if index is not None:
                         index.skip(each.position, each.end_position)
@@ -327,9 +327,9 @@ class SegmentCheck:
             severity=WARNING if is_excused else ERROR,
         )
 
-    def _lose_track(self) -> None:
+    def _mark_unreadable(self) -> None:
         self._is_certain = False
-        self._state.lose_track()
+        self._state.mark_unreadable()
 
     def _batch(
         self, scanned: ScannedBatch, following: ScannedBatch | None
@@ -345,7 +345,7 @@ class SegmentCheck:
         if self._time_index is not None:
             self._time_index.batch(scanned)
         if batch is None:
-            self._lose_track()  # already reported
+            self._mark_unreadable()  # already reported
             return
         while self._snapshots and header.base_offset >= self._snapshots[0]:
             yield from self._check_snapshot(self._snapshots.pop(0))

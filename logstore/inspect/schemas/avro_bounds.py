@@ -48,7 +48,7 @@ def check_schema(schema: Schema, named: Mapping[str, Schema]) -> None:
         The message gives the reason.
     RecursionError
     """
-    _Measuring(named).measure(schema)
+    _SchemaMeasurer(named).measure(schema)
 
 
 class _Measure(NamedTuple):
@@ -59,7 +59,7 @@ class _Measure(NamedTuple):
     size_bytes: int
 
 
-class _Measuring:
+class _SchemaMeasurer:
     """Measures schemas. Each named type is measured once."""
 
     def __init__(self, named: Mapping[str, Schema]) -> None:

@@ -89,7 +89,7 @@ class _FolderDeletion(NamedTuple):
     path: str
 
 
-class ShownFolder(NamedTuple):
+class OpenedFolder(NamedTuple):
     """The only folder of a directory to open, under any name, or a single file in it.
 
     Attributes
@@ -122,7 +122,7 @@ class LogDirectory:
         How to handle damaged partitions. `PASS_OVER` requires `read_only`.
     metadata_log : bool
         Open the log of a KRaft node, `__cluster_metadata-0`, as a partition. Requires `read_only`.
-    shown : ShownFolder, optional
+    shown : OpenedFolder, optional
         The only folder to open, read-only. Checkpoints only apply to it if it is named after its
         partition.
 
@@ -173,7 +173,7 @@ class LogDirectory:
         file_delete_delay_ms: int = 0,
         small_file_max_bytes: int = SMALL_FILE_MAX_BYTES,
         on_damage: OnDamage = OnDamage.RECOVER,
-        shown: ShownFolder | None = None,
+        shown: OpenedFolder | None = None,
         metadata_log: bool = False,
     ) -> None:
         self.runtime = runtime
@@ -350,7 +350,7 @@ class LogDirectory:
             return f"{self.path}/{shown.name}"
         return f"{self.path}/{topic_partition}"
 
-    def _show(self, shown: ShownFolder) -> None:
+    def _show(self, shown: OpenedFolder) -> None:
         """Open a single partition. Checkpoints do not apply to it if its folder was renamed."""
         self.partitions.add(shown.topic_partition)
         if shown.file is not None or shown.name != str(shown.topic_partition):

@@ -21,7 +21,7 @@ from logstore.storage.loading.views import ATTEMPTS_MAX, pause_after
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
-    from logstore.manager.directories.directory import ShownFolder
+    from logstore.manager.directories.directory import OpenedFolder
     from logstore.runtime import Runtime
 
 
@@ -43,7 +43,7 @@ def open_directories(
     *,
     read_only: bool,
     on_damage: OnDamage,
-    shown: ShownFolder | None = None,
+    shown: OpenedFolder | None = None,
     metadata_log: bool = False,
 ) -> OpenDirectories:
     """Open data directories and list their partitions.

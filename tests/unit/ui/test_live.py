@@ -38,7 +38,7 @@ class Along:
         return self.page.call(self._looked())
 
     async def _looked(self):
-        await self.page.context.live.tick()
+        await self.page.context.live.poll_once()
         return parsed("".join(self.reader._taken()))
 
 
@@ -177,7 +177,7 @@ def test_a_slow_reader_has_what_is_new_once_and_holds_no_more(page, broker):
                 broker.append("users", key=b"a", value=b"b")
                 broker.clock.advance(seconds=1)
                 live._ended.append((stats, 0))
-                await live.tick()
+                await live.poll_once()
 
         page.call(tick_often())
         told = [event for event, _ in along.news()]
@@ -188,9 +188,9 @@ def test_a_slow_reader_has_what_is_new_once_and_holds_no_more(page, broker):
 def test_unobserved_changes_are_not_recorded(page, broker, monkeypatch):
     asked = []
     monkeypatch.setattr("logstore.ui.live._versions", asked.append)
-    page.call(page.context.live.tick())
+    page.call(page.context.live.poll_once())
     broker.append("users", key=b"a", value=b"b")
-    page.call(page.context.live.tick())
+    page.call(page.context.live.poll_once())
     assert asked == []
 
 
@@ -251,7 +251,7 @@ def test_the_event_stream_over_http_has_what_is_seen_by_its_principal(broker):
                 while not left.is_set():
                     broker.append("users", key=b"a", value=b"b")
                     broker.append("events", value=b"b", partition=0)
-                    await live.tick()
+                    await live.poll_once()
                     await asyncio.sleep(0)
 
             happening = asyncio.ensure_future(happen())
@@ -342,7 +342,7 @@ async def _ticked(live):
 
     live._loops, loops = SimpleNamespace(blocking=ask), live._loops
     try:
-        await live.tick()
+        await live.poll_once()
     finally:
         live._loops = loops
 
@@ -363,7 +363,7 @@ def test_too_many_readers_are_refused(page, monkeypatch):
 def test_measured_partitions_are_forgotten_with_no_reader(page, broker):
     live = page.context.live
     live.note_measured(broker.partitions("users")[0])
-    page.call(live.tick())
+    page.call(live.poll_once())
     with Along(page) as along:
         assert names(along.first) == []
         live.note_measured(broker.partitions("users")[0])

@@ -23,7 +23,7 @@ def test_threads_limits_and_cleanings_of_a_running_broker():
         broker.create_topic("users", 1, {"cleanup.policy": "compact", "segment.bytes": "1KiB"})
         broker.append_many("users", [(b"a", b"v" * 50)] * 50, batch_records=5)
         broker.clock.advance(minutes=1)
-        page.call(page.context.live.tick())
+        page.call(page.context.live.poll_once())
         told = page.get("/api/cleaner")
         assert [each["alive"] for each in told["threads"]] == [True, True]
         assert sum(each["passes"] for each in told["threads"]) == len(told["history"]) > 0
@@ -111,7 +111,7 @@ def test_the_history_of_a_partition_has_its_own_cleanings(page, broker):
     broker.alter_configs("events", {"cleanup.policy": "compact"})
     for topic in ("users", "events"):
         broker.clean(topic, force=True)
-    page.call(page.context.live.tick())
+    page.call(page.context.live.poll_once())
     all_of_them = page.get("/api/history")["cleanings"]
     assert [each["topic"] for each in all_of_them][-1] == "users"
     assert [each["topic"] for each in page.get("/api/history?topic=users")["cleanings"]] == [
