@@ -20,7 +20,7 @@ from logstore.bench.micro.logs import CLEANED_AT_MS, MIB, make_log
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Figures, Line
 from logstore.cleaner.kernels.assemble import assemble_batches
-from logstore.cleaner.kernels.classify import TALLIES, Judging, classify_batches
+from logstore.cleaner.kernels.classify import TALLIES, ClassifyOutput, classify_batches
 from logstore.cleaner.kernels.hashing import Keys
 from logstore.cleaner.kernels.mapping import Build, KeyBlock, map_batches
 from logstore.cleaner.kernels.table import TABLE_COLUMNS, Scan, scan_batches
@@ -74,7 +74,7 @@ class MemoryCleaning:
             for data, table in self._chunks(verify=True):
                 status, _ = take(data, table)
                 assert status == OK
-        judging = Judging(
+        judging = ClassifyOutput(
             np.empty(CHUNK_BYTES, np.uint8),
             np.empty(CHUNK_BYTES, np.int64),
             Keys.room_for(CHUNK_BYTES // HEADER_SIZE),

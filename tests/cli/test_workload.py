@@ -12,8 +12,8 @@ from logstore.spark.commands.workload import (
     SparkOptions,
     _heap,
     default_heap,
+    logstore_error_in,
     missing_module,
-    own_error,
 )
 
 
@@ -130,12 +130,12 @@ def test_an_engine_error_is_extracted_from_sparks_task_failure():
         "Job aborted\nTraceback (most recent call last):\n  File ...\n"
         "logstore.errors.InvalidConfigurationError: unknown key x\n\n\tat org.apache.spark"
     )
-    found = own_error(text)
+    found = logstore_error_in(text)
     assert str(found) == "unknown key x"
     assert found.exit_code == 2
     assert found.kafka_error == InvalidConfigurationError.kafka_error
-    assert own_error("ValueError: x") is None
-    assert own_error("logstore.errors.NoSuchError: x") is None
+    assert logstore_error_in("ValueError: x") is None
+    assert logstore_error_in("logstore.errors.NoSuchError: x") is None
 
 
 def test_a_module_that_workers_lack_is_named_with_its_remedy(monkeypatch):

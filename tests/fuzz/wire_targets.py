@@ -17,7 +17,7 @@ from logstore import Broker, VirtualClock
 from logstore.messages import decode
 from logstore.messages.apis import API_VERSIONS
 from logstore.wire.connection import Connection
-from logstore.wire.frames import UnsupportedRequestError, parse_head
+from logstore.wire.frames import UnsupportedRequestError, parse_request_head
 from logstore.wire.limits import Limits
 from logstore.wire.pool import RequestPool
 from logstore.wire.service import ServedBroker, Service
@@ -119,7 +119,7 @@ async def _asked(broker: Broker, data: bytes) -> str:
 
 
 def _check_answer(data: bytes, written: bytes) -> None:
-    head = parse_head(data)
+    head = parse_request_head(data)
     check(int.from_bytes(written[:4]) == len(written) - 4, "the length of the answer")
     check(written[4:8] == data[4:8], "an answer bears its request's correlation id")
     is_foreign = head.api.key == API_VERSIONS and head.version not in range(5)

@@ -153,7 +153,7 @@ class _Rules:
         note(group.describe_consumer_group(self.topics, "uniform"))
         note([consumer_records.encode(record) for record in group.deletion()])
         for member in group.members.values():
-            self.attempt(consumer_rules.leave_for_now, group, member)
+            self.attempt(consumer_rules.leave_temporarily, group, member)
             must_rejoin = migration.must_rejoin(group, member)
             note(member.member_id, consumer_rules.must_revoke(member), must_rejoin)
         for _ in range(REQUESTS):

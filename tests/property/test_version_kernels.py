@@ -1,8 +1,8 @@
 """The kernels of the strategies with versions against plain Python, for any batches.
 
-Kernels: `header_version`, `record_version`, `is_above`, `version_put`, `version_get`, `is_beaten`,
-`map_batches`, `classify_batches` with rules, and beneath them `read_record`, `find_slot` and
-`open_slot`.
+Kernels: `header_version`, `record_version`, `is_above`, `version_put`, `version_get`,
+`is_superseded`, `map_batches`, `classify_batches` with rules, and beneath them `read_record`,
+`find_slot` and `open_slot`.
 """
 
 import hypothesis.strategies as st
@@ -279,13 +279,13 @@ def test_is_beaten_if_the_key_has_a_higher_order(order, winner, lifted, key):
     version_map = map_with()
     hash_key = version_map.arrays.k0, version_map.arrays.k1
     words = [np.uint64(each) for each in siphash128(array(key), 0, len(key), *hash_key)]
-    beaten = version_kernels.is_beaten(version_map.arrays, *words, kernel_order(order))
+    beaten = version_kernels.is_superseded(version_map.arrays, *words, kernel_order(order))
     assert tuple(beaten) == (False, False), "an unknown key beats nobody"
     version_map.put(key, winner)
     if lifted:
         version_map.put(key, Order(False, 0, 10))
         winner = max(winner, Order(False, 0, 10))
-    beaten = version_kernels.is_beaten(version_map.arrays, *words, kernel_order(order))
+    beaten = version_kernels.is_superseded(version_map.arrays, *words, kernel_order(order))
     assert tuple(beaten) == (order < winner, lifted and winner.present)
 
 

@@ -17,7 +17,7 @@ from logstore.errors import (
 from logstore.runtime import SystemClock
 from logstore.spark.oracle import directories
 from logstore.spark.oracle.directories import verify_directories
-from logstore.spark.oracle.verify import Begin, Cleaned, Verdict
+from logstore.spark.oracle.verify import Cleaned, StartState, Verdict
 from tests.support.world.messages import exactly
 
 NOW = 1_800_000_000_000
@@ -116,11 +116,11 @@ def test_ranges_come_from_checkpoints_and_log_starts(asked, pair):
         ("rest", 0): Cleaned(0, 30, 30),
     }
     assert asked.begun == {
-        ("fresh", 0): Begin(0, 0),
-        ("never", 0): Begin(0, 0),
-        ("again", 0): Begin(0, 30),
-        ("front", 0): Begin(5, 5),
-        ("rest", 0): Begin(0, 30),
+        ("fresh", 0): StartState(0, 0),
+        ("never", 0): StartState(0, 0),
+        ("again", 0): StartState(0, 30),
+        ("front", 0): StartState(5, 5),
+        ("rest", 0): StartState(0, 30),
     }
     assert len(asked) == 1, "all topics are judged in one run"
 

@@ -142,7 +142,7 @@ def test_a_jvm_that_lives_or_is_not_ours_is_not_dead(dead, monkeypatch):
     dead("read line")
     assert jvm_death() is None
     assert jvm_death(ValueError("nothing broke")) is None
-    monkeypatch.setattr(jvm, "DYING_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(jvm, "JVM_EXIT_SECONDS_MAX", 0.01)
     assert jvm_death(EOFError()) is None
     for gateway in (None, SimpleNamespace()):  # spark-submit started the JVM
         monkeypatch.setattr(SparkContext, "_gateway", gateway)

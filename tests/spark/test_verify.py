@@ -413,7 +413,7 @@ def test_the_first_pass_summarizes_each_partition(frames):
     moved = frame(frames, after).withColumn(
         "displaced", oracle.F.col("partition") == oracle.F.col("offset")
     )
-    ranges_ = oracle.build_ranges(moved, asked, numbers, {(TOPIC, 0): oracle.Begin(0, 0)})
+    ranges_ = oracle.build_ranges(moved, asked, numbers, {(TOPIC, 0): oracle.StartState(0, 0)})
     found = oracle.summarize_partitions(
         oracle.old_rows(frame(frames, before), ranges_, orders),
         oracle.new_rows(moved, ranges_),

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from logstore.spark.oracle.verify import Begin, Cleaned, Rules, verify
+from logstore.spark.oracle.verify import Cleaned, Rules, StartState, verify
 from tests.support.world.frames import frame_of
 
 NOW = 1_700_000_000_000
@@ -32,56 +32,56 @@ def frame(spark, by_partition):
 
 CASES = {
     "the winner left by the front after it had beaten the others": (
-        [record(0, 9), record(1, 5), record(2, 4)], [], Cleaned(1, 10, LOG_END), Begin(0, 0), [],
+        [record(0, 9), record(1, 5), record(2, 4)], [], Cleaned(1, 10, LOG_END), StartState(0, 0), [],
     ),
     "the winner left by the front before anything was cleaned": (
-        [record(0, 9), record(1, 5), record(2, 4)], [1], Cleaned(1, 10, LOG_END), Begin(0, 0), [],
+        [record(0, 9), record(1, 5), record(2, 4)], [1], Cleaned(1, 10, LOG_END), StartState(0, 0), [],
     ),
     "a winner that is still there must be": (
-        [record(0, 3), record(1, 5), record(2, 4)], [2], Cleaned(1, 10, LOG_END), Begin(0, 0),
+        [record(0, 3), record(1, 5), record(2, 4)], [2], Cleaned(1, 10, LOG_END), StartState(0, 0),
         [("survivor_lost", 1), ("wrong_winner", 2)],
     ),
     "the clean section may keep superseded records, and must keep survivors": (
         [record(0, 3), record(1, 5), record(2, 1, key=b"l"), record(3, 2, key=b"l")], [0, 1, 2],
-        Cleaned(0, 10, LOG_END), Begin(0, 10), [("survivor_lost", 3)],
+        Cleaned(0, 10, LOG_END), StartState(0, 10), [("survivor_lost", 3)],
     ),
     "late for a tombstone that had expired": (
         [record(0, 9, None, horizon=SINCE), record(5, 3)], [5],
-        Cleaned(0, 10, LOG_END), Begin(0, 3), [],
+        Cleaned(0, 10, LOG_END), StartState(0, 3), [],
     ),
     "late, but the tombstone is there": (
         [record(0, 9, None, horizon=SINCE), record(5, 3)], [0, 5],
-        Cleaned(0, 10, LOG_END), Begin(0, 3), [("loser_kept", 5)],
+        Cleaned(0, 10, LOG_END), StartState(0, 3), [("loser_kept", 5)],
     ),
     "not late for a tombstone that had not expired when it all began": (
         [record(0, 9, None, horizon=SINCE + 1), record(5, 3)], [5],
-        Cleaned(0, 10, LOG_END), Begin(0, 3), [("tombstone_resurrected", 5)],
+        Cleaned(0, 10, LOG_END), StartState(0, 3), [("tombstone_resurrected", 5)],
     ),
     "not late: it had been compared": (
         [record(0, 9, None, horizon=SINCE), record(2, 3)], [2],
-        Cleaned(0, 10, LOG_END), Begin(0, 3), [("tombstone_resurrected", 2)],
+        Cleaned(0, 10, LOG_END), StartState(0, 3), [("tombstone_resurrected", 2)],
     ),
     "nobody knows how a transaction will end": (
         [record(0, 3), record(12, 3, aborted=None), record(13, 3, aborted=True)], [0],
-        Cleaned(0, 10, LOG_END), Begin(0, 0), [("tail_lost", 12)],
+        Cleaned(0, 10, LOG_END), StartState(0, 0), [("tail_lost", 12)],
     ),
     "without a rewrite, aborted records are kept": (
         [record(0, 3), record(13, 3, aborted=True)], [0],
-        Cleaned(0, 0, LOG_END), Begin(0, 0), [("tail_lost", 13)],
+        Cleaned(0, 0, LOG_END), StartState(0, 0), [("tail_lost", 13)],
     ),
     "the lag applies to the dirty section": (
         [record(0, NOW - 5), record(2, NOW - 4), record(3, NOW - 3)], [3],
-        Cleaned(0, 10, LOG_END), Begin(0, 2), [("min_lag_broken", 2)],
+        Cleaned(0, 10, LOG_END), StartState(0, 2), [("min_lag_broken", 2)],
     ),
     "an old tail, but nothing was cleaned": (
-        [record(0, 1), record(12, 2)], [0, 12], Cleaned(0, 10, LOG_END), Begin(0, 10), [],
+        [record(0, 1), record(12, 2)], [0, 12], Cleaned(0, 10, LOG_END), StartState(0, 10), [],
     ),
     "an old tail with a time that is none": (
         [record(0, 1), record(12, 2), record(13, -OLD)], [0, 12, 13],
-        Cleaned(0, 10, LOG_END), Begin(0, 0), [],
+        Cleaned(0, 10, LOG_END), StartState(0, 0), [],
     ),
     "an old tail of a log that was cleaned": (
-        [record(0, 1), record(12, 2)], [0, 12], Cleaned(0, 10, LOG_END), Begin(0, 0),
+        [record(0, 1), record(12, 2)], [0, 12], Cleaned(0, 10, LOG_END), StartState(0, 0),
         [("max_lag_broken", 12)],
     ),
 }  # fmt: skip

@@ -8,7 +8,7 @@ pytest.importorskip("pyspark")
 
 from logstore import Broker, VirtualClock
 from logstore.spark.datasource.kernels import digest_strings
-from logstore.spark.oracle.verify import Begin, Cleaned, Rules, verify
+from logstore.spark.oracle.verify import Cleaned, Rules, StartState, verify
 from tests.support.world.frames import frame_of
 
 NOW = 1_700_000_000_000
@@ -20,10 +20,10 @@ SCHEMA = (
     " timestampType int, headers array<struct<key:string,value:binary>>, deleteHorizonMs bigint"
 )
 FRESH, HALF, CLEAN, NEVER = (
-    (Cleaned(0, 10, 20), Begin(0, 0)),
-    (Cleaned(0, 10, 20), Begin(0, 5)),
-    (Cleaned(0, 10, 20), Begin(0, 10)),
-    (Cleaned(0, 0, 20), Begin(0, 0)),
+    (Cleaned(0, 10, 20), StartState(0, 0)),
+    (Cleaned(0, 10, 20), StartState(0, 5)),
+    (Cleaned(0, 10, 20), StartState(0, 10)),
+    (Cleaned(0, 0, 20), StartState(0, 0)),
 )
 
 CASES = {
@@ -99,7 +99,7 @@ def test_records_deleted_by_retention_are_counted_and_must_have_expired(frames):
     ages = (RETENTION + 1, RETENTION, RETENTION - 1, 0)
     rows = [row(n, at, None, b"v", NOW - age) for n in (0, 1) for at, age in enumerate(ages)]
     kept = [each for each in rows if each[2] == 3]
-    begun = {("t", n): Begin(0, 0) for n in (0, 1)}
+    begun = {("t", n): StartState(0, 0) for n in (0, 1)}
     verdict = verify(
         frame(frames, rows), frame(frames, kept), Rules(since_ms=NOW, now_ms=NOW),
         {("t", 0): Cleaned(3, 0, 4, RETENTION), ("t", 1): Cleaned(3, 0, 4)}, begun=begun,

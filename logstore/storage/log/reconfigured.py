@@ -25,7 +25,7 @@ class ReconfiguredLog(Log):
         The hypothetical configuration.
     """
 
-    __slots__ = ("_supposed",)  # not in `__dict__`, which is shared with the log
+    __slots__ = ("_hypothetical",)  # not in `__dict__`, which is shared with the log
 
     def __init__(self, log: Log, config: LogConfig) -> None:
         self.__dict__ = log.__dict__

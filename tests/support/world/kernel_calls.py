@@ -6,7 +6,7 @@ import numpy as np
 
 from logstore.cleaner.kernels import ranges
 from logstore.cleaner.kernels.assemble import assemble_batches, write_kept_records
-from logstore.cleaner.kernels.classify import TALLIES, Judging, classify_batches
+from logstore.cleaner.kernels.classify import TALLIES, ClassifyOutput, classify_batches
 from logstore.cleaner.kernels.hashing import Keys
 from logstore.cleaner.kernels.mapping import Build, KeyBlock, map_batches
 from logstore.cleaner.kernels.table import (
@@ -92,9 +92,9 @@ def compete(
     return map_batches(data, table, version_map.arrays, part, KeyBlock.empty())
 
 
-def room(count: int) -> Judging:
+def room(count: int) -> ClassifyOutput:
     """Space for the verdicts on so many records, with sentinels for unwritten entries."""
-    return Judging(
+    return ClassifyOutput(
         np.full(count, 255, np.uint8),
         np.full(count, -1, np.int64),
         Keys.room_for(max(count, 1)),

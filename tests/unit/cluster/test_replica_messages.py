@@ -142,7 +142,7 @@ def test_replicas_are_created_changed_and_deleted_by_one_thread_at_a_time(cluste
         monkeypatch.setattr(owner, name, check)
 
     methods = {Replicas: ("apply", "store_epochs", "forget")}
-    methods[Cluster] = ("_host", "_host_moved", "_delete_on", "_drop", "_forget_strays")
+    methods[Cluster] = ("_host", "_host_moved", "_delete_on", "_drop", "_delete_stray_replicas")
     for owner, names in methods.items():
         for name in names:
             watch(owner, name)

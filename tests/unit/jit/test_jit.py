@@ -120,7 +120,7 @@ def test_files_exist_in_a_cache_that_has_them(room, monkeypatch, tmp_path):
 
 def test_a_group_is_loaded_by_the_first_that_offers_it(room, monkeypatch):
     lock = HeldLock(policy._policy_lock)
-    monkeypatch.setattr(policy, "_deciding", lock)
+    monkeypatch.setattr(policy, "_policy_lock", lock)
     group = policy.Group("toy")
     calls = []
     assert group.load_by(lambda: calls.append(1))

@@ -10,7 +10,7 @@ from logstore import Broker
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import VirtualClock
 from logstore.simulate import fitting, parse, run
-from logstore.simulate.fitting import _Fitting, fit_recording
+from logstore.simulate.fitting import _TopicFitter, fit_recording
 from logstore.simulate.population import KnownPopulation
 from logstore.simulate.recording import Arrivals, KeyTable, Rates, record
 from logstore.simulate.scenario import KnownKeys
@@ -409,7 +409,7 @@ def test_batches_are_bounded_by_the_limits_of_the_topic(tmp_path):
     ),
 )
 def test_recent_records_decide_about_the_shares_of_partitions(days_ago, shares):
-    fitting = object.__new__(_Fitting)
+    fitting = object.__new__(_TopicFitter)
     fitting.until_ms = 100 * DAY_MS
     rates = SimpleNamespace(
         time_ms=np.array([fitting.until_ms - round(ago * DAY_MS) for ago in days_ago]),

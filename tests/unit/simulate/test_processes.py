@@ -91,9 +91,14 @@ def test_processes_are_started_if_the_jobs_take_longer_than_their_start():
 
     assert [number for number, _ in workers.run(job, [0, 1])] == [0, 1]
     assert workers._job_ns == least_ms * 1_000_000
-    assert [workers._pays(count) for count in (1, 7, 8, 9)] == [False, False, False, True]
+    assert [workers._is_worth_starting(count) for count in (1, 7, 8, 9)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
     workers._job_ns += 1_000_000
-    assert [workers._pays(count) for count in (7, 8)] == [False, True]
+    assert [workers._is_worth_starting(count) for count in (7, 8)] == [False, True]
     assert sorted(workers.run(job, [*range(8)])) == [(number, number) for number in range(8)]
     assert [each.jobs for each in pools] == [[*range(8)]]
 

@@ -404,7 +404,7 @@ def test_clients_that_outlive_their_server_are_silent(caplog):
         assert goes_on.wait(60)
         log.error("ECONNREFUSED")
 
-    with plugin._silent_afterwards():
+    with plugin._suppress_client_logs():
         client = threading.Thread(target=connect, name="kafka-python-producer-1-network-thread")
         client.start()
         assert is_over.wait(60)

@@ -39,7 +39,7 @@ class Along:
 
     async def _looked(self):
         await self.page.context.live.poll_once()
-        return parsed("".join(self.reader._taken()))
+        return parsed("".join(self.reader._take_events()))
 
 
 def parsed(text):
@@ -301,7 +301,7 @@ def test_a_reader_takes_each_event_once_and_states_first():
     reader.set_state("clock", {"now_ms": 2})
     reader.set_cleaning([{"topic": "hidden"}, {"topic": "a"}])
     assert reader._woken.is_set()
-    assert "".join(reader._taken()) == (
+    assert "".join(reader._take_events()) == (
         'event: clock\ndata: {"now_ms":2}\n\n'
         'event: cleaning\ndata: {"under_way":[{"topic":"a"}]}\n\n'
         'event: cleaned\ndata: {"topic":"a","n":1}\n\n'
@@ -309,11 +309,11 @@ def test_a_reader_takes_each_event_once_and_states_first():
         'event: partitions\ndata: {"partitions":[{"topic":"b","partition":1},'
         '{"topic":"a","partition":0}]}\n\n'
     )
-    assert list(reader._taken()) == []
+    assert list(reader._take_events()) == []
 
 
 def test_an_idle_stream_gets_comments(page, monkeypatch):
-    monkeypatch.setattr(live_module, "BEAT_S", 0.0)
+    monkeypatch.setattr(live_module, "KEEPALIVE_S", 0.0)
 
     async def begin():
         texts = Reader(bool).texts()

@@ -186,7 +186,7 @@ def test_it_ends_with_streams_open(broker, caplog):
 
 
 def test_it_ends_though_a_reader_does_not_read(broker, caplog, monkeypatch):
-    monkeypatch.setattr(server, "FAREWELL_S", 0.0)
+    monkeypatch.setattr(server, "CLOSE_WAIT_S", 0.0)
     ui = broker.ui()
     with connected(ui) as connection:
         connection.request("GET", "/api/events", headers=bearer(ui))

@@ -256,7 +256,7 @@ def test_requests_of_one_client_are_answered_in_their_order_large_and_small(list
 
 def test_one_client_s_many_requests_let_others_have_their_turn(broker, monkeypatch):
     """The loop answers a client's next request at once only for as long as a turn lasts."""
-    monkeypatch.setattr(connection, "_TURN_S", 0.0)
+    monkeypatch.setattr(connection, "_TIME_SLICE_S", 0.0)
     order = []
     with broker.listen() as listener, Client(listener) as busy, Client(listener) as other:
         for client in (busy, other):

@@ -184,8 +184,8 @@ def test_threads_are_compared_with_processes(setting, logs, monkeypatch, tmp_pat
         cleaned.append(home)
         return Sample(7.0, 5.0)
 
-    monkeypatch.setattr(resources, "clean_here", clean)
-    monkeypatch.setattr(resources, "_two_processes", processes)
+    monkeypatch.setattr(resources, "clean_with_logstore", clean)
+    monkeypatch.setattr(resources, "_clean_in_two_processes", processes)
     at = {wall: Figures([3 / wall] * 3, [3 / wall] * 3) for wall in (4.0, 5.0, 8.0)}
     facts = {"log_bytes": 3_000_000}  # of the third log
     assert lines_of(resources, setting, "threads/2") == [
@@ -209,7 +209,7 @@ def test_threads_are_compared_with_processes(setting, logs, monkeypatch, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_processes_take_the_time_of_the_slower_one(monkeypatch, tmp_path):
+def test_clean_in_two_processes_take_the_time_of_the_slower_one(monkeypatch, tmp_path):
     """Both are ready before either begins."""
     monkeypatch.setattr(
         resources, "copy_log", lambda source, target: f"{source.name}→{target.name}"
@@ -237,7 +237,7 @@ def test_two_processes_take_the_time_of_the_slower_one(monkeypatch, tmp_path):
             return json.dumps({"cpu_s": 1 + self.number, "wall_s": 5 - 2 * self.number}), None
 
     monkeypatch.setattr(resources.subprocess, "Popen", Child)
-    assert resources._two_processes(tmp_path) == Sample(3, 5)
+    assert resources._clean_in_two_processes(tmp_path) == Sample(3, 5)
     assert events == [
         ["clean", "warm→warm-0", "half→half-0"],
         ["clean", "warm→warm-1", "half→half-1"],

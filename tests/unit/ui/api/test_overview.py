@@ -13,7 +13,7 @@ from logstore.analysis.verdict import Verdict
 from logstore.cleaner import selection
 from logstore.errors import CorruptRecordError, KafkaStorageError, LogStoreError
 from logstore.ui import partitions as partition_rows
-from logstore.ui.partitions import SORTS, PartitionList, Row, _Known
+from logstore.ui.partitions import SORTS, PartitionList, Row, _CachedRow
 from tests.support.world.page import Asked
 
 GOLDEN = Path(__file__).resolve().parents[3] / "data" / "kafka-3.9"
@@ -365,7 +365,7 @@ def test_the_list_does_not_compute_when_gates_open(page, broker, monkeypatch):
     def fail(*_):
         raise AssertionError
 
-    monkeypatch.setattr(selection, "_foresee", fail)
+    monkeypatch.setattr(selection, "_forecast_opening", fail)
     broker.clean("users", force=True)
     (row,) = page.get("/api/partitions?topic=users")["partitions"]
     assert (row["cleanable_ratio"], row["will_clean"], row["error"]) == (0.0, False, None)
@@ -418,7 +418,7 @@ def test_rows_without_a_number_come_last(sort, names):
 
 
 def test_a_row_is_reused_while_both_clocks_are_within_the_limit():
-    known = _Known(None, None, 1000, 50_000)
+    known = _CachedRow(None, None, 1000, 50_000)
     assert known.is_fresh(1009, 50_009, 10)
     assert known.is_fresh(1009, 49_991, 10)
     assert not known.is_fresh(1010, 50_000, 10)
