@@ -32,10 +32,12 @@ def frame(spark, by_partition):
 
 CASES = {
     "the winner left by the front after it had beaten the others": (
-        [record(0, 9), record(1, 5), record(2, 4)], [], Cleaned(1, 10, LOG_END), StartState(0, 0), [],
+        [record(0, 9), record(1, 5), record(2, 4)],
+        [], Cleaned(1, 10, LOG_END), StartState(0, 0), [],
     ),
     "the winner left by the front before anything was cleaned": (
-        [record(0, 9), record(1, 5), record(2, 4)], [1], Cleaned(1, 10, LOG_END), StartState(0, 0), [],
+        [record(0, 9), record(1, 5), record(2, 4)],
+        [1], Cleaned(1, 10, LOG_END), StartState(0, 0), [],
     ),
     "a winner that is still there must be": (
         [record(0, 3), record(1, 5), record(2, 4)], [2], Cleaned(1, 10, LOG_END), StartState(0, 0),
