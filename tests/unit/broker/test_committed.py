@@ -122,7 +122,7 @@ def test_records_that_are_not_replicated_are_not_committed():
         log = broker.log(TP)
         producer = Producer(log, 1)
         producer.send((b"a", b"1"))
-        log.offsets.stay()
+        log.offsets.freeze_high_watermark()
         producer.commit()
         [(batch, _)] = log.reader.records(0, isolation=Isolation.LOG_END)
         assert CommittedData(log).state_of(batch.header) == "unstable"

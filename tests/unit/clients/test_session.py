@@ -64,12 +64,15 @@ def in_transaction():
 def test_sequences_are_of_a_partition_and_wrap():
     it = session()
     assert it.producer is None
-    assert it.stamp(T0) == (40, 0, 0, False)
+    assert it.producer_fields(T0) == (40, 0, 0, False)
     it.advance(T0, 5)
     it.advance(T1, INT32_MAX)
-    assert (it.stamp(T0), it.stamp(T1)) == ((40, 0, 5, False), (40, 0, INT32_MAX, False))
+    assert (it.producer_fields(T0), it.producer_fields(T1)) == (
+        (40, 0, 5, False),
+        (40, 0, INT32_MAX, False),
+    )
     it.advance(T1, 3)
-    assert it.stamp(T1) == (40, 0, 2, False)
+    assert it.producer_fields(T1) == (40, 0, 2, False)
     assert it.producer == (40, 0)
 
 
@@ -86,12 +89,12 @@ def test_sequences_are_of_a_partition_and_wrap():
 )
 def test_an_idempotent_producer_continues_after_an_error(epoch, error, recovers, stamp):
     it = session()
-    it.stamp(T0)
+    it.producer_fields(T0)
     it._restart(ProducerIdAndEpoch(40, epoch))
     it.advance(T0, 9)
     it.advance(T1, 9)
     assert it.recovers_from(error) is recovers
-    assert (it.stamp(T0), it.stamp(T1)) == (stamp, stamp)
+    assert (it.producer_fields(T0), it.producer_fields(T1)) == (stamp, stamp)
     it.fail(error)
     assert (it.state, it.error) == (SessionState.UNINITIALIZED, None)
 
@@ -99,17 +102,17 @@ def test_an_idempotent_producer_continues_after_an_error(epoch, error, recovers,
 def test_sequences_of_a_lost_response_are_not_used_again():
     it = session()
     it.handle_lost_response()  # before the first batch there is nothing to lose
-    it.stamp(T0)
+    it.producer_fields(T0)
     it.advance(T0, 9)
     it.handle_lost_response()
-    assert it.stamp(T0) == (40, 1, 0, False)
+    assert it.producer_fields(T0) == (40, 1, 0, False)
     it = in_transaction()
     it.advance(T0, 9)
     it.handle_lost_response()
-    assert it.stamp(T0) == (7, 0, 9, True)
+    assert it.producer_fields(T0) == (7, 0, 9, True)
     it.fail(LOST)
     it.abort()
-    assert it.stamp(T0) == (7, 1, 0, True)
+    assert it.producer_fields(T0) == (7, 1, 0, True)
     assert it._coordinator.home.calls[-1] == ("init", "x", 60_000, (7, 0))
 
 

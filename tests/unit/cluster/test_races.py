@@ -44,7 +44,7 @@ def test_a_follower_that_is_added_before_the_leader_knows_it_fetches_again(clust
     cluster._host_moved(T)
     cluster._nodes[2].replicas.apply(moving)
     cluster.clock.advance(ms=1000)
-    cluster._tell(moving)
+    cluster._notify_brokers(moving)
     finish(cluster)
     assert cluster.state(T).isr == (0, 1, 2)
 
@@ -76,7 +76,7 @@ def test_a_state_that_is_sent_late_does_not_undo_a_newer_one(cluster):
     cluster.reassign(T, replicas=[2, 0])
     cancelled, _ = cluster.controller.reassign({T: None})  # by a thread that stops here
     cluster.reassign(T, replicas=[2, 0])
-    cluster._tell(cancelled)
+    cluster._notify_brokers(cancelled)
     assert has_replica(cluster, 2)
     cluster.heal()
     finish(cluster)
@@ -87,7 +87,7 @@ def test_a_late_state_does_not_create_a_removed_replica(cluster):
     cluster.disconnect({0}, {2})
     moving, _ = cluster.controller.reassign({T: [2, 0]})  # by a thread that stops here
     cluster.reassign(T, replicas=None)
-    cluster._tell(moving)
+    cluster._notify_brokers(moving)
     assert not has_replica(cluster, 2)
 
 

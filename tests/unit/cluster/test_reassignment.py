@@ -354,13 +354,13 @@ def test_appends_do_not_add_tasks_for_a_throttled_replica(cluster, monkeypatch):
     leader.fetch_max_bytes = 5000
     cluster.reassign(T, replicas=[2, 0])
     cluster.clock.advance(seconds=1)
-    later, names = leader.later, []
+    later, names = leader.call_later, []
 
     def note(name, action, delay_ms):
         names.append(name)
         return later(name, action, delay_ms)
 
-    monkeypatch.setattr(leader, "later", note)
+    monkeypatch.setattr(leader, "call_later", note)
     fill(cluster, 50)
     assert names.count("throttled-fetch") <= 1
 

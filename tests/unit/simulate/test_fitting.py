@@ -215,7 +215,7 @@ def test_sizes_of_values_fit_the_closest_distribution(sizes, table):
     ),
 )
 def test_unseen_keys_grow_like_a_power_law(share, records, keys, unseen):
-    assert fitting._unseen(share, records, keys) == unseen
+    assert fitting._unseen_keys(share, records, keys) == unseen
 
 
 def test_the_deviation_of_chaos_estimate():

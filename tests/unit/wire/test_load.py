@@ -112,29 +112,29 @@ def test_a_fetch_reads_again_once_all_logs_have_grown_by_what_is_missing(missing
     world = World()
     stand = world.stand()
     assert stand.logs == world.logs
-    assert not stand.is_left(0)
+    assert not stand.is_due(0)
     world.append(0, 60)
-    assert stand.is_left(60)
-    assert not stand.is_left(61)
+    assert stand.is_due(60)
+    assert not stand.is_due(61)
     world.append(1, 40)
-    assert stand.is_left(missing) is is_left
-    assert not world.stand().is_left(0)
+    assert stand.is_due(missing) is is_left
+    assert not world.stand().is_due(0)
 
 
 def test_bytes_that_cannot_be_read_yet_do_not_count():
     world = World()
     stand = world.stand()
     world.append(0, 500, readable=10)
-    assert not stand.is_left(0)
+    assert not stand.is_due(0)
     # They become readable: any progress counts.
     stand = world.stand()
     world.logs[0].upper = 11
-    assert stand.is_left(10**9)
+    assert stand.is_due(10**9)
     # So it does behind an open transaction, even while others are appended.
     world.append(0, 5, count=3, readable=12)
     stand = world.stand()
     world.append(0, 5, readable=13)
-    assert stand.is_left(10**9)
+    assert stand.is_due(10**9)
 
 
 def _roll(world):
@@ -163,6 +163,6 @@ def test_a_fetch_reads_again_after_a_roll_a_truncation_an_election_or_a_deletion
     world = World()
     stand = world.stand()
     change(world)
-    assert stand.is_left(10**9)
+    assert stand.is_due(10**9)
     if change is not _roll and change is not _shrink:
-        assert not world.stand().is_left(10**9), "only the change counts"
+        assert not world.stand().is_due(10**9), "only the change counts"

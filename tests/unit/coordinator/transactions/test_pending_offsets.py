@@ -402,7 +402,7 @@ def disk_failed(*_):
 def test_offsets_stay_pending_while_their_partition_cannot_be_written(group, monkeypatch, caplog):
     group.commit({0: 5})
     with monkeypatch.context() as patched:
-        patched.setattr(coordinator, "settle", disk_failed)
+        patched.setattr(coordinator, "write_missing_markers", disk_failed)
         group.reopen()
         assert group.offsets() == {0: "UNSTABLE_OFFSET_COMMIT"}
     assert caplog.messages == [

@@ -190,7 +190,7 @@ def as_client(log, records, stamp):
 
 
 def as_stamped(log, records, stamp):
-    return log.writer.append_records(RecordLists.of(records), stamp=stamp)
+    return log.writer.append_records(RecordLists.of(records), producer_fields=stamp)
 
 
 @pytest.mark.parametrize("is_transactional", (False, True))

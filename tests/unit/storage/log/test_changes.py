@@ -104,7 +104,7 @@ def test_recovered_state_is_durable(log):
 
 
 def test_recovery_leaves_the_high_watermark_of_a_replica_where_it_was(log):
-    log.offsets.stay()
+    log.offsets.freeze_high_watermark()
     log.offsets.set_high_watermark(1)
     interrupt(log)
     assert (log.offsets.high_watermark, log.log_end_offset) == (1, 3)
@@ -558,7 +558,7 @@ def test_a_recovery_makes_names_durable_before_it_reads_them(log, monkeypatch):
 
 def test_a_log_is_alone_until_its_high_watermark_stays(log):
     assert log.offsets.is_alone
-    log.offsets.stay()
+    log.offsets.freeze_high_watermark()
     assert not log.offsets.is_alone
     log.writer.append_batches(batch(3), AppendOrigin.REPLICATION)
     assert (log.high_watermark, log.log_end_offset) == (3, 4)
