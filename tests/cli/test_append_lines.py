@@ -132,7 +132,7 @@ def test_values_of_json_are_stored_as_text_if_that_is_asked_for(value, stored):
         ),
     ),
 )
-def test_a_malformed_line_of_json_says_why(line, message):
+def test_a_malformed_json_line_is_reported_with_the_reason(line, message):
     with pytest.raises(MalformedLineError) as refused:
         parser("jsonl").parse(line)
     assert str(refused.value).startswith(message)

@@ -107,7 +107,7 @@ def test_bytes_of_a_topic_with_both_policies_are_not_added_twice(run, data_dir):
 # -- damage inside batches ---------------------------------------------------------------------
 
 
-def test_inspect_says_once_that_it_reads_headers_only(run, directory):
+def test_inspect_notes_once_that_only_headers_were_read(run, directory):
     assert run("inspect", *NOW).stdout.count(HEADERS_ONLY) == 1
     assert run("inspect", "users", *NOW).stdout.count(HEADERS_ONLY) == 1
     for arguments in (

@@ -141,7 +141,7 @@ def test_tombstones_have_horizons_and_nothing_makes_their_pass_due(run, users):
 
 
 @pytest.mark.parametrize("force", (False, True))
-def test_damage_that_stops_the_cleaning_is_met(run, users, data_dir, force):
+def test_damage_that_prevents_cleaning_is_reported(run, users, data_dir, force):
     """A partition that is reported as cleanable must be cleaned."""
     path = sorted((data_dir / "users-0").glob("*.log"))[0]
     data = bytearray(path.read_bytes())

@@ -210,7 +210,7 @@ def test_wrong_usage(run, users, data_dir, arguments, message):
     assert refused.stdout == ""
 
 
-def test_a_listing_that_fails_goes_on_after_the_last_record_and_counts_failures_anew():
+def test_a_failed_listing_resumes_after_the_last_record_and_resets_the_failure_count():
     """A failure right after another one is the second; one after a record is the first again."""
     failed = []
     error = TRANSIENT[0]("moved")

@@ -78,7 +78,9 @@ def test_an_unmigrated_directory_is_read_and_left_unchanged(run, directories, na
 
 @pytest.mark.parametrize("name", BOUNDS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_message_about_a_cluster_says_where_its_groups_are(run, directories, name, command):
+def test_the_cluster_directory_message_names_the_location_of_groups(
+    run, directories, name, command
+):
     cluster = directories / name
     before = tree_hash(cluster)
     message = run(command, "--data-dir", cluster, code=2).stderr

@@ -62,7 +62,7 @@ def test_explain_shows_each_partition_before_it_looks_at_the_next_but_one(
 
 
 @pytest.mark.parametrize("output", ("json", "jsonl"))
-def test_inspect_shows_each_partition_as_it_comes(run, partitions, monkeypatch, output):
+def test_inspect_prints_each_partition_as_soon_as_it_is_read(run, partitions, monkeypatch, output):
     seen = []
     inspect_partition = inspecting.inspect_partition
 

@@ -218,7 +218,7 @@ def test_4_how_many_bytes_if_the_active_segment_were_rolled(directories: list[Di
                 check_words(line, r"; (?:at most )?SIZE if the active segment is rolled", freed)
 
 
-def test_5_what_stands_in_the_way(directories: list[Directory]) -> None:
+def test_5_why_cleaning_is_not_due(directories: list[Directory]) -> None:
     """Without a forced pass, exactly the partitions that are due are cleaned."""
     for directory in directories:
         for name, verdict in directory.exact.items():

@@ -183,7 +183,7 @@ def test_users(text, expected):
     assert str(raised.value) == expected
 
 
-def test_where_users_come_from(tmp_path, monkeypatch):
+def test_sources_of_sasl_users(tmp_path, monkeypatch):
     monkeypatch.delenv(USERS_VARIABLE, raising=False)
     assert listener().sasl() is None
     with pytest.raises(click.UsageError) as raised:

@@ -317,7 +317,7 @@ def test_a_goal_that_is_met_names_the_setting_and_its_margin(run, seeded, tmp_pa
     assert "Met by this setting" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_a_goal_that_nothing_meets_shows_the_nearest_miss_with_exit_code_1(run, seeded, tmp_path):
+def test_an_unreachable_goal_shows_the_nearest_miss_with_exit_code_1(run, seeded, tmp_path):
     options = (*seeded, *GOAL, "--goal", "oldest <= 1m", "--out", tmp_path / "out")
     told = run(*options, "--format", "json", code=1).json
     assert not told["met"]

@@ -173,7 +173,7 @@ def test_paths_that_cannot_be_shown_are_refused(run, golden, arguments, code, me
     assert outcome.stdout == ""
 
 
-def test_without_the_extra_the_error_says_how_to_install_it(run, golden, monkeypatch):
+def test_a_missing_extra_is_reported_with_the_install_command(run, golden, monkeypatch):
     for name in [name for name in sys.modules if name.startswith("logstore.ui.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvicorn", None)

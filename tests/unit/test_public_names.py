@@ -23,7 +23,7 @@ def test_every_public_name_is_there_and_no_other(package):
         package.Nothing  # noqa: B018
 
 
-def test_types_errors_and_clocks_come_without_a_broker():
+def test_types_errors_and_clocks_load_without_a_broker():
     program = (
         "import sys, logstore\n"
         "logstore.TopicPartition, logstore.CorruptRecordError, logstore.VirtualClock\n"

@@ -145,7 +145,7 @@ def test_forcing_a_cleaning_loses_what_a_lag_promises(broker):
     assert not losses.lost_by_forced_cleaning(broker.cleaner, log, roll=True)
 
 
-def test_damage_that_would_stop_the_cleaning_is_met(broker, tmp_path):
+def test_damage_that_would_prevent_cleaning_is_reported(broker, tmp_path):
     """In a copied directory, where damage is passed over; as `explain` meets it."""
     with Broker(tmp_path, clock=VirtualClock()) as written:
         written.create_topic("t", configs={"segment.bytes": "400"})
@@ -260,7 +260,7 @@ def shown(outlook, now_ms):
         ),
     ),
 )
-def test_each_side_goes_by_its_own_settings(broker, own, given, options, before, after, unread):
+def test_each_side_uses_its_own_settings(broker, own, given, options, before, after, unread):
     broker.roll("t", 0)
     if own:
         broker.alter_configs("t", own)

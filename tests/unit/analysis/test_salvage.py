@@ -241,7 +241,7 @@ def test_a_target_that_holds_something_is_refused_and_left_alone():
     assert directory.fs.list_dir("/out") == ["mine"]
 
 
-def test_the_result_is_appended_to_and_topics_come_along():
+def test_the_result_accepts_appends_and_contains_the_topics():
     directory = Directory(MemoryFileSystem(VirtualClock()))
     with Broker("/data", fs=directory.fs, clock=LATER) as broker:
         broker.create_topic("golden", 1, {"segment.bytes": "500"})

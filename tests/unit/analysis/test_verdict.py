@@ -230,9 +230,7 @@ def test_a_dry_run_finds_damage_and_names_it_first(*, is_closed: bool) -> None:
 
 @pytest.mark.parametrize("is_closed", (True, False))
 @pytest.mark.parametrize("exact", (True, False))
-def test_damage_that_was_skipped_comes_first(
-    tmp_path: Path, *, is_closed: bool, exact: bool
-) -> None:
+def test_skipped_damage_is_listed_first(tmp_path: Path, *, is_closed: bool, exact: bool) -> None:
     with Broker(tmp_path, clock=VirtualClock()) as broker:
         broker.create_topic("t", configs={"cleanup.policy": "compact"})
         due(broker)
@@ -254,7 +252,7 @@ def test_an_uncleanable_partition_names_the_time_of_its_failure() -> None:
         assert verdict.helps[0].code == "help.salvage"
 
 
-def test_a_policy_that_deletes_says_what_retention_removes() -> None:
+def test_a_delete_policy_shows_the_segments_that_retention_deletes() -> None:
     with broker_with(cleanup_policy="delete", retention_ms=str(DAY_MS)) as broker:
         due(broker)
         verdict = partition_verdict(broker, TP)
@@ -274,7 +272,7 @@ def test_a_policy_that_deletes_says_what_retention_removes() -> None:
         assert size(broker) == 0
 
 
-def test_a_policy_with_both_says_both() -> None:
+def test_a_compact_delete_policy_shows_both_effects() -> None:
     with broker_with(cleanup_policy="compact,delete", retention_bytes="3000") as broker:
         due(broker)
         due(broker)

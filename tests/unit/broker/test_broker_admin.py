@@ -62,7 +62,7 @@ def test_one_bad_partition_of_a_delete_request_does_not_hide_others(broker):
     assert [record.offset for record in broker.read("a")] == list(range(4, 10))
 
 
-def test_deleting_by_time_goes_up_to_the_first_record_at_or_after_it(broker):
+def test_deleting_by_time_ends_at_the_first_record_at_or_after_it(broker):
     fill(broker, [T, T + 50, T + 20, T + 60, T + 10, T + 70])
     assert [broker.log("a").reader.first_offset_at(T + t) for t in (0, 1, 51, 61, 70, 71)] == [
         0,

@@ -246,9 +246,7 @@ def test_a_broker_whose_disk_fails_at_its_end_is_closed_all_the_same(world):
 
 @pytest.mark.parametrize("background", (False, True))
 @pytest.mark.parametrize("round_", range(3))
-def test_a_close_that_meets_other_threads_lets_them_end_or_refuses_them(
-    tmp_path, background, round_
-):
+def test_a_close_waits_for_calls_of_other_threads_or_rejects_them(tmp_path, background, round_):
     """Acknowledged records are kept, and no file is written after the directory is released."""
     broker = Broker(tmp_path, background=background)
     broker.create_topic("a", 3, {"cleanup.policy": "compact,delete", "segment.bytes": 2000})

@@ -80,7 +80,7 @@ def test_the_machine_s_time_passes_too():
         assert not broker.run_until(lambda: False, timeout=1)
 
 
-def test_a_fork_goes_its_own_way(broker):
+def test_a_fork_is_independent_of_the_original(broker):
     broker.append_many("t", [(b"k", b"%d" % number) for number in range(100)])
     broker.clock.advance(hours=1)
     with broker.fork() as fork:

@@ -116,7 +116,7 @@ def others_are_clean(broker: Broker) -> bool:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_defect_met_with_one_log_ends_the_cleaning_of_that_log_alone(
+def test_an_unexpected_error_only_ends_the_cleaning_of_its_log(
     broker: Broker, monkeypatch, caplog, stage: str
 ) -> None:
     prepare(broker)
@@ -282,7 +282,7 @@ def test_a_crash_and_an_interrupt_go_through(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("end", ("reconfiguration", "defect", "stop"))
-def test_a_pass_that_comes_to_nothing_stores_its_first_dirty_offset(monkeypatch, end: str) -> None:
+def test_a_pass_without_output_stores_its_first_dirty_offset(monkeypatch, end: str) -> None:
     """As Kafka's `doneCleaning`, for every end of a pass except an abort."""
     broker = open_broker()
     topic(broker)

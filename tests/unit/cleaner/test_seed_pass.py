@@ -235,7 +235,7 @@ def test_records_below_the_log_start_do_not_compete() -> None:
     assert contents(log)[2:] == [(2, b"c", b"1"), (4, b"a", b"new")]
 
 
-def test_damage_in_the_clean_section_is_met_before_anything_is_written() -> None:
+def test_damage_in_the_clean_section_is_found_before_any_write() -> None:
     log, first_dirty = clean_and_dirty(HEADER)
     segment = log.segments.view[1]
     file = log.runtime.fs.open(segment.log_path, write=True)

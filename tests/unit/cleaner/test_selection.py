@@ -445,7 +445,7 @@ def test_the_dirtiest_is_first_and_names_break_ties() -> None:
     assert order == [("c", 0), ("a", 9), ("a", 10), ("b", 0)]
 
 
-def test_s211_overdue_data_come_first_unless_kafka_itself_is_wanted() -> None:
+def test_s211_overdue_logs_are_cleaned_first_unless_kafka_exact() -> None:
     overdue, dirty = decided("overdue", 9, 1, must=1), decided("dirty", 4, 6)
     assert min([dirty, overdue], key=selection_order) is overdue
     assert min([dirty, overdue], key=lambda d: selection_order(d, kafka_exact=True)) is dirty

@@ -233,7 +233,7 @@ def test_s248_a_late_arrival_across_the_checkpoint_is_dropped() -> None:
     assert stats.seed_messages_read == 4
 
 
-def test_s249_a_clean_winner_lies_below_all_that_is_mapped() -> None:
+def test_s249_a_clean_survivor_is_below_the_mapped_range() -> None:
     _, log = opened(**HEADER)
     fill(log, *(versioned(b"k%d" % n, 1) for n in range(3)), versioned(b"a", 9))
     run_pass(log)

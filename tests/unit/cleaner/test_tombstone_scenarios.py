@@ -88,7 +88,7 @@ def test_s168_the_horizon_itself_is_the_first_time_without_the_tombstone(
     assert horizons(log)[:-1] == ([horizon] if stays else [])
 
 
-def test_s169_a_horizon_once_written_rules_whatever_the_config_says_later() -> None:
+def test_s169_a_stored_horizon_is_unaffected_by_later_configs() -> None:
     world, log = opened()
     put_each(log, (b"a", b"v"), (b"a", None), (b"b", b"v"))
     end = roll_and_clean(log)
@@ -193,7 +193,7 @@ def test_s173_a_retention_without_end_keeps_tombstones_forever() -> None:
         assert [batch.data for batch in batches_in(log)] == before
 
 
-def test_s175_an_expired_tombstone_goes_with_the_next_segment_only() -> None:
+def test_s175_an_expired_tombstone_is_only_removed_with_the_next_segment() -> None:
     broker = Broker(clock=VirtualClock(), seed=1)
     broker.create_topic(
         "t",

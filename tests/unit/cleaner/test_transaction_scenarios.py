@@ -155,7 +155,7 @@ def test_s174_a_horizon_in_a_compressed_batch_of_append_times() -> None:
 # --- transactions -----------------------------------------------------------------------------
 
 
-def test_s177_aborted_data_goes_and_readers_are_told_the_same() -> None:
+def test_s177_aborted_data_is_removed_and_reads_do_not_change() -> None:
     _, log = opened()
     one, two = producers_of(log, 2)
     one.send(1, 2)
@@ -178,7 +178,7 @@ def test_s177_aborted_data_goes_and_readers_are_told_the_same() -> None:
     assert log.last_stable_offset == log.log_end_offset == 10
 
 
-def test_s178_aborted_data_goes_though_its_marker_is_in_the_active_segment() -> None:
+def test_s178_aborted_data_is_removed_if_its_marker_is_in_the_active_segment() -> None:
     _, log = opened()
     one, two, three = producers_of(log, 3)
     one.send(1, 2)
@@ -206,7 +206,7 @@ def test_s178_aborted_data_goes_though_its_marker_is_in_the_active_segment() -> 
     assert txn_entries(log) == [(2, 4, 12, 0), (1, 0, 18, 19)]
 
 
-def test_s179_a_commit_marker_goes_a_retention_after_its_data() -> None:
+def test_s179_a_commit_marker_is_removed_delete_retention_ms_after_its_data() -> None:
     world, log = opened()
     (one,) = producers_of(log, 1)
     one.send(1)

@@ -167,7 +167,7 @@ def test_one_producers_transactions_do_not_mix() -> None:
     assert state.kept_aborts == [aborted(1, 0, 1)]
 
 
-def test_an_emptied_marker_goes_and_ends_nothing() -> None:
+def test_an_empty_control_batch_is_removed_and_ends_no_transaction() -> None:
     state = TransactionState()
     data = (data_batch(0, 0, 1), emptied(commit(1, 1)), commit(2, 1))
     assert judged(state, *data) == [NONE, EXPIRING, NONE]

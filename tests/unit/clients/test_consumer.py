@@ -84,7 +84,7 @@ def rounds(*consumers, count=6, timeout_ms=100):
 # -- reading ----------------------------------------------------------------------------------
 
 
-def test_records_come_as_kafka_python_gives_them(broker):
+def test_records_have_the_form_of_kafka_python(broker):
     broker.append(
         "t", value=b"v", key=b"k", partition=0, timestamp=5, headers=[("a", b"1"), ("b", None)]
     )
@@ -292,7 +292,7 @@ def test_without_a_group_all_partitions_are_read_new_ones_too(broker):
     assert consumer.subscription() is None
 
 
-def test_a_pattern_follows_topics_as_they_come(broker):
+def test_a_pattern_subscription_includes_new_topics(broker):
     consumer = broker.consumer(auto_offset_reset="earliest")
     consumer.subscribe(pattern="orders-|__")
     for name in ("orders-eu", "orders-us", "not-orders-x"):

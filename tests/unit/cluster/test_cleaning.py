@@ -84,7 +84,7 @@ def test_without_that_record_replicas_of_one_log_differ(cluster, monkeypatch):
 # -- each on its own -----------------------------------------------------------------------------
 
 
-def test_replicas_that_clean_at_other_times_come_to_the_same(cluster):
+def test_replicas_cleaned_at_different_times_converge(cluster):
     create(cluster, cleanup_policy="compact")
     for number in range(12):
         cluster.append(TP, key=b"%d" % (number % 3), value=b"%d" % number)

@@ -391,7 +391,7 @@ def test_records_deleted_on_the_leader_do_not_block_a_followers_first_batch(clus
     assert_alike(cluster)
 
 
-def test_a_start_that_the_next_leader_never_heard_of_is_retained(cluster):
+def test_a_log_start_unknown_to_the_next_leader_is_retained(cluster):
     """It is inside a batch that was lost in a power failure."""
     create(cluster)
     cluster.append_batches(TP, batch_of(4))

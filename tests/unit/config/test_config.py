@@ -735,7 +735,7 @@ def test_a_value_of_a_hundred_thousand_lines_is_joined(properties):
     assert properties(b"a=\\\n" + b"  b\\\n" * 100_000 + b"c") == {"a": "b" * 100_000 + "c"}
 
 
-def test_properties_may_come_from_a_pipe(tmp_path):
+def test_properties_can_be_read_from_a_pipe(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=(b"a=1",))

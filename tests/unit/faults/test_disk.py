@@ -51,7 +51,7 @@ def test_a_file_is_left_as_last_synced(place):
     assert place.read_all(path) == b"0123456789"
 
 
-def test_a_sync_is_where_the_next_loss_goes_back_to(place):
+def test_a_power_loss_reverts_to_the_last_sync(place):
     path = place.file("a", b"0123456789")
     file = place.fs.open(path, write=True)
     file.write_at([b"xx"], 2)

@@ -364,7 +364,7 @@ def test_operations_are_recorded(fs):
 
 
 @pytest.mark.parametrize("number", range(1, 11))
-def test_a_crash_comes_in_the_middle_of_the_chosen_operation(fs, number):
+def test_a_crash_occurs_in_the_middle_of_the_chosen_operation(fs, number):
     before = tree(fs.crash())
     fs.crash_at(number)
     with pytest.raises(SimulatedCrash) as caught:

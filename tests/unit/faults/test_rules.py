@@ -105,7 +105,7 @@ def test_a_topic_and_a_number_are_of_one_partition(faults: Faults) -> None:
     assert outcome(faults, Call("append", (ORDERS,))) == LEADER
 
 
-def test_an_error_comes_instead_of_the_call_or_instead_of_its_answer(faults: Faults) -> None:
+def test_an_error_replaces_the_call_or_its_response(faults: Faults) -> None:
     done: list[int] = []
     call = Call("append", (USERS,))
     with faults.add("append", error="REQUEST_TIMED_OUT"), pytest.raises(RequestTimedOutError):

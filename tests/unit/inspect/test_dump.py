@@ -233,7 +233,7 @@ def test_s242_empty_index_and_zero_padding(world):
     assert dump(world, name).output[1:] == [f"offset: 1 position: {len(batches[0])}"]
 
 
-def test_s243_gaps_are_told_in_deep_iteration_only(world):
+def test_s243_gaps_are_only_reported_with_deep_iteration(world):
     """S-243."""
     records = [Record(0, 5, b"a", b""), Record(3, 5, b"b", b"")]
     name = write_log(world, build_batch(records, base_offset=0), batch(7, 8))

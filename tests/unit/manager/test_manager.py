@@ -346,7 +346,7 @@ def test_copied_folders_are_adopted(home):
     assert home.files()[f"a-3/{log_name(0)}"] == batch(0)
 
 
-def test_overrides_hold_until_the_manager_goes(home):
+def test_overrides_apply_until_the_manager_closes(home):
     manager = home.open()
     manager.topics.create("a", 2, {"segment.bytes": "1000"})
     log = manager.log(A0)

@@ -132,7 +132,7 @@ def test_deleted_files_go_when_their_delay_is_over_and_not_before(kept):
     assert offsets(log) == list(range(5, 10))
 
 
-def test_a_deleted_topics_folder_goes_when_its_delay_is_over(kept):
+def test_a_deleted_topics_folder_is_removed_after_its_delay(kept):
     kept.open()
     kept.topic(file_delete_delay_ms=1000)
     kept.manager.topics.delete("a")

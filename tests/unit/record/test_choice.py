@@ -35,7 +35,7 @@ def test_small_batches_never_go_by_kernel_and_large_ones_if_it_is_compiled(choos
     ]
 
 
-def test_without_a_compiler_nothing_goes_by_kernel(without_compiler):
+def test_without_a_compiler_no_kernel_is_used(without_compiler):
     """Too many records for one list are decoded into several, one after another."""
     assert not decodes_by_kernel(LISTED_RECORDS_MAX + 1)
     assert not encodes_by_kernel(LISTED_RECORDS_MAX + 1)

@@ -223,7 +223,7 @@ def test_time_only_moves_while_it_is_held():
     assert listener.calls[1:] == [(10, 58)]
 
 
-def test_a_step_goes_to_the_next_time_or_to_its_limit():
+def test_a_step_advances_to_the_next_due_time_or_to_its_limit():
     clock = VirtualClock(0)
     assert clock.step() is False
     assert clock.now_ms() == 0
@@ -295,7 +295,7 @@ def test_a_clock_refuses_times_that_kafka_does_not_have(wall_ms):
     assert clock.now_ms() == VIRTUAL_EPOCH_MS
 
 
-def test_a_clock_goes_as_far_as_kafkas_time_and_no_further():
+def test_a_clock_is_limited_to_kafkas_time_range():
     clock = VirtualClock()
     for step in ({"ms": 2**63}, {"days": 1e300}, {"days": float("inf")}, {"ms": float("nan")}):
         with pytest.raises(ValueError, match="cannot"):

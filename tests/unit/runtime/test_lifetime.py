@@ -157,7 +157,7 @@ def test_no_thread_acquires_a_lock_after_the_end():
     assert outcome == ["the thing is closed"] * 2
 
 
-def test_members_may_come_while_it_ends():
+def test_members_may_be_added_while_it_ends():
     class Plain:
         pass
 

@@ -39,7 +39,7 @@ def limit(monkeypatch):
 # -- the queue -----------------------------------------------------------------------------------
 
 
-def test_the_file_that_was_opened_first_goes_first(limit):
+def test_the_file_opened_first_is_closed_first(limit):
     files = OpenFiles()
     holders = [Holder() for _ in range(limit + 3)]
     for holder in holders:
@@ -172,7 +172,7 @@ def test_letting_go_changes_nothing():
     assert True in release_file
 
 
-def test_a_reader_continues_in_a_file_that_was_let_go_and_removed(world):
+def test_a_reader_continues_in_a_file_that_was_released_and_removed(world):
     log = world.log(**SMALL)
     fill(log, 30)
     log.flush()

@@ -102,7 +102,7 @@ def _toml(row):
 
 
 @pytest.mark.parametrize("suffix", (".csv", ".parquet"))
-def test_an_exported_topic_comes_again(tmp_path, suffix):
+def test_an_exported_topic_is_simulated_again(tmp_path, suffix):
     """Keys, deletes and times; late records have the times of their predecessors."""
 
     source = tmp_path / "source"

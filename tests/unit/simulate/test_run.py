@@ -142,7 +142,7 @@ def test_a_quiet_cluster_costs_no_events():
     assert outcome.costs()["bytes_peak"] == 0
 
 
-def test_rows_come_at_rolls_cleanings_and_retention_besides_the_regular_ones():
+def test_rolls_cleanings_and_retention_add_rows():
     events = run(parse(library.text_of("four-policies")), samples=5).partitions["event"]
     assert {*np.unique(events)} == {"start", "regular", "roll", "clean", "retain", "end"}
 

@@ -42,7 +42,7 @@ def since(outcome, start_ms):
 
 
 @pytest.mark.parametrize(("distribution", "keys"), (("uniform", UNIFORM), ("zipf", ZIPF)))
-def test_the_second_half_comes_out_of_the_first(distribution, keys, half, tmp_path):
+def test_the_second_half_is_predicted_from_the_first(distribution, keys, half, tmp_path):
     """Bytes within 5 %, keys and the final size within 10 %, cleanings within two."""
     if distribution == "zipf":
         half = tmp_path / "half"

@@ -66,7 +66,7 @@ def test_every_module_is_reached_from_the_index():
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
-def test_nothing_comes_from_another_host(path):
+def test_no_content_is_loaded_from_another_host(path):
     text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
     assert not re.search(r"""https?:|["'(]//|@import|\bimportScripts\b|sendBeacon""", text)
 

@@ -158,7 +158,7 @@ def changes(story):
     return [each for each in story.requests if each[0] != "GET"]
 
 
-def test_a_search_goes_to_its_address(front, page):
+def test_a_search_updates_the_address(front, page):
     story = Story(front, page, f"{USERS}/records")
     story.event("Input", "e.g. user-17", value=" k1 ")
     story.event("Change", "Format of the key", value="json")

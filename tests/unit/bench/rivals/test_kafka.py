@@ -7,7 +7,7 @@ from logstore.bench.rivals import kafka
 from logstore.bench.rivals.kafka import KafkaPeer, Unavailable
 
 
-def test_without_a_jdk_the_message_says_what_is_missing(monkeypatch):
+def test_a_missing_jdk_is_reported(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(Unavailable, match=r"not on the PATH: java, javac, mvn"):
         KafkaPeer()

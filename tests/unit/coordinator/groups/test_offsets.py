@@ -212,7 +212,7 @@ def test_the_topic_is_created_with_kafka_s_configs():
     assert bench.log(GROUP_OFFSETS_TOPIC, 13).log_end_offset == 2
 
 
-def test_group_configs_come_from_the_broker_s_configuration(bench):
+def test_group_configs_default_to_the_broker_configuration(bench):
     config = bench.broker.groups.config
     assert config is bench.broker.manager.broker_config
     assert config.offsets_topic_num_partitions == 1

@@ -21,7 +21,7 @@ def same_bucket():
     )
 
 
-def test_a_new_topic_of_a_member_comes_first_in_its_bucket():
+def test_a_member_s_new_topic_is_first_in_its_bucket():
     """As with HashMap.computeIfAbsent. The first topics keep their partitions when members join."""
     one, other = same_bucket()
     partitions = {one: range(4), other: range(1)}

@@ -133,7 +133,7 @@ def give_epoch(bench, epoch):
 
 
 @pytest.mark.parametrize(("commit", "name"), ((True, "Commit"), (False, "Abort")))
-def test_a_transaction_goes_through_kafkas_states(bench, commit, name):
+def test_a_transaction_passes_through_kafkas_states(bench, commit, name):
     coordinator, clock = bench.coordinator, bench.clock
     start_ms = clock.now_ms()
     producer = coordinator.init_producer_id("x", MINUTE_MS)

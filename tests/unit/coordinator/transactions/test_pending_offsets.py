@@ -563,7 +563,7 @@ def test_a_transaction_in_another_partition_does_not_keep_a_batch_pending():
         assert past.outcome_of(7, HERE, 30, -1) is Outcome.ABORTED
 
 
-def test_only_a_prepared_transaction_has_a_marker_to_come():
+def test_only_a_prepared_transaction_awaits_a_marker():
     assert history((PREPARE_COMMIT, 10, 20)).prepared(7, HERE) is Outcome.COMMITTED
     assert history((PREPARE_ABORT, 10, 20)).prepared(7, HERE) is Outcome.ABORTED
     assert history((PREPARE_ABORT, 10, 20)).prepared(7, ELSEWHERE) is None

@@ -173,7 +173,7 @@ def test_missing_index_of_the_active_segment_is_information():
 # -- damage and its consequences -------------------------------------------------------------------
 
 
-def test_verification_goes_on_behind_bytes_that_are_no_batch():
+def test_verification_continues_after_invalid_bytes():
     """Sixty bytes of noise over a header: the batches behind it are verified all the same."""
     directory = kafka("segments")
     noise = bytes(range(100, 160))
@@ -336,7 +336,7 @@ def test_checkpoint_below_the_log_is_information_and_the_cleaners_not_even_that(
 # -- transactions ----------------------------------------------------------------------------------
 
 
-def test_transactions_begun_before_the_first_segment_come_from_its_snapshot():
+def test_transactions_begun_before_the_first_segment_are_read_from_its_snapshot():
     batches = [batch(10), abort(11, 7)]
     directory = partition(batches, first=10)
     log = f"golden-0/{10:020d}"

@@ -276,7 +276,7 @@ def test_without_the_first_directory_or_any_there_is_no_start(home):
     manager.close()
 
 
-def test_a_directory_that_cannot_be_recovered_goes_offline_alone(home):
+def test_only_the_directory_that_cannot_be_recovered_goes_offline(home):
     """A log that the disk fails to open while its directory is loaded after a crash."""
     _, manager = two_dirs(home)
     home.kill(manager)

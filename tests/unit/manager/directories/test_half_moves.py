@@ -139,7 +139,7 @@ def test_a_copy_whose_move_was_undone_gives_way(place):
     assert not place.fs.exists(f"{place.here}/{MOVES_FILE}")
 
 
-def test_a_note_of_a_partition_that_is_gone_goes_too(place):
+def test_a_move_note_of_a_deleted_partition_is_removed(place):
     place.filled().close()
     write_moves(place.fs, place.here, {TopicPartition("z", 1): Move(place.there, FUTURE)})
     place.open().close()
@@ -175,7 +175,7 @@ def test_an_abandoned_copy_is_reported_unless_a_process_uses_it(place, caplog, i
 
 
 @pytest.mark.parametrize("stage", ("retire", "tidy"))
-def test_a_disk_that_fails_while_a_start_settles_goes_offline(place, stage):
+def test_a_disk_failure_during_move_recovery_takes_the_directory_offline(place, stage):
     operation, path = ("rename", "/here/a-0") if stage == "retire" else ("rename", "-future")
     interrupted(place, operation, path)
     failing = f"{place.here}/a-0" if stage == "retire" else "-future"

@@ -130,7 +130,7 @@ def test_s223_the_entries_of_a_partition_that_moves_go_along(place):
     assert broker.cleaner.checkpoints.of(A0) is None
 
 
-def test_s223_the_mark_of_an_uncleanable_partition_goes_along(place):
+def test_s223_a_move_retains_the_uncleanable_state(place):
     broker = place.filled()
     path = f"{place.here}/a-0/{log_name(0)}"
     file = place.fs.open(path, write=True)
@@ -325,7 +325,7 @@ def test_a_reference_to_the_log_follows_the_move(place):
         assert [value for *_, value in records(broker)][9:] == [b"v9", b"v", b"waits"]
 
 
-def test_a_high_watermark_below_the_end_goes_along(place):
+def test_a_move_retains_a_high_watermark_below_the_log_end(place):
     broker = place.filled()
     broker.log("a").offsets.set_high_watermark(6)
     move(broker, place.there)
@@ -334,7 +334,7 @@ def test_a_high_watermark_below_the_end_goes_along(place):
     assert [record.offset for record in broker.read("a")] == list(range(6))
 
 
-def test_a_log_start_inside_a_segment_goes_along(place):
+def test_a_move_retains_a_log_start_inside_a_segment(place):
     """In the checkpoint at once: otherwise deleted records would reappear after a crash."""
     broker = place.filled(configs={"segment.bytes": 1_000_000})
     broker.delete_records({A0: 4})
@@ -345,7 +345,7 @@ def test_a_log_start_inside_a_segment_goes_along(place):
         assert records(broker)[0][0] == 4
 
 
-def test_a_log_start_in_a_hole_at_the_end_goes_along(place):
+def test_a_move_retains_a_log_start_in_a_gap_at_the_end(place):
     """Deleted records stay deleted: the copy is judged by its batches, which end below."""
     with place.filled(5, {}) as broker:
         log = broker.log("a")
@@ -360,7 +360,7 @@ def test_a_log_start_in_a_hole_at_the_end_goes_along(place):
         assert (broker.log("a").log_start_offset, len(records(broker))) == (8, 1)
 
 
-def test_a_disk_that_fails_when_the_end_is_looked_for_at_the_close_goes_offline(place):
+def test_a_disk_failure_while_closing_takes_the_directory_offline(place):
     broker = place.filled(5, {})
     broker.log("a").writer.append_batches(data_batch(12, 12, 7), AppendOrigin.REPLICATION)
     broker.log("a").truncate_to(10)
@@ -641,7 +641,7 @@ def test_a_source_that_cannot_be_read_goes_offline(place):
     assert broker.manager.registry.directory_of(A0).path == place.here
 
 
-def test_a_source_that_cannot_let_go_is_offline_and_the_target_serves(place):
+def test_a_source_that_cannot_be_released_is_offline_and_the_target_serves(place):
     broker = place.filled()
     place.fs.rule = lambda each, path: each == "rename" and path == f"{place.here}/a-0"
     result = move(broker, place.there)

@@ -70,7 +70,7 @@ def test_deleting_a_topic_removes_links_and_not_their_targets(home, outside):
 
 
 @pytest.mark.parametrize("target", ("folder", "file", "nothing", "itself"))
-def test_a_link_named_as_a_folder_that_awaits_deletion_goes_alone(home, outside, target):
+def test_a_link_named_like_a_deleted_folder_is_removed_without_its_target(home, outside, target):
     closed(home, "a")
     name = f"old-0.{'a' * 32}-delete"
     leads_to = {

@@ -469,7 +469,7 @@ def test_only_segments_beyond_the_recovery_point_are_verified(world):
     assert "truncated_tail" in actions_of(log)
 
 
-def test_a_log_that_was_just_dropped_comes_back_whole(world):
+def test_a_recently_dropped_log_is_restored_completely(world):
     """Not closed, indexes full of zeros, only rolls synced."""
     log = world.log(**SMALL)
     fill(log, 26)

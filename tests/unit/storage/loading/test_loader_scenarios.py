@@ -184,7 +184,7 @@ def test_s135_what_is_cut_below_the_log_start_gives_way_to_an_empty_segment(worl
     assert offsets_in(log) == [4]
 
 
-def test_s146_a_recovery_point_beyond_the_end_comes_down(world):
+def test_s146_a_recovery_point_beyond_the_log_end_is_lowered(world):
     log = put(world, "S-146").open(world)
     assert (log.log_end_offset, log.recovery_point) == (3, 3)
 

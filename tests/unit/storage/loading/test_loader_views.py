@@ -137,7 +137,7 @@ def test_a_second_start_has_nothing_left_to_do(name, world):
     assert without(world.files(), at_start) == without(files, at_start)
 
 
-def test_every_kind_of_finding_is_met_and_logged(caplog):
+def test_every_kind_of_finding_occurs_and_is_logged(caplog):
     """The findings that `Finding` lists, each with path and reason, as a value and in the log."""
     met = set()
     for craft in CRAFTED.values():

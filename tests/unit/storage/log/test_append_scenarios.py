@@ -88,7 +88,7 @@ def test_s056_max_message_bytes_binds_clients(world):
     assert log.size_bytes == len(fits) + len(exceeds)
 
 
-def test_s057_a_set_must_fit_a_segment_whoever_sends_it(world):
+def test_s057_a_set_must_fit_in_a_segment_for_all_senders(world):
     """The set of a follower is all its batches together."""
     one = batch(0, value=b"v" * 100)
     two = one + batch(1, value=b"v" * 100)

@@ -126,7 +126,7 @@ def test_s094_descriptors_close_with_the_last_reader(tmp_path):
         gc.enable()
 
 
-def test_the_scheduler_removes_files_when_their_time_has_come(world):
+def test_the_scheduler_deletes_files_when_they_are_due(world):
     runtime = Runtime(world.clock, world.fs, world.runtime.rng, DeterministicScheduler(world.clock))
     runtime.scheduler.start()
     log = in_segments(world.log(runtime=runtime, file_delete_delay_ms=1000))

@@ -205,7 +205,7 @@ def test_a_section_that_unfolds_beyond_the_limit_is_damage(world, count):
 
 
 @pytest.mark.parametrize("method", ("records", "columns"))
-def test_damage_is_met_where_records_meet_it(world, method):
+def test_damage_is_reported_at_its_position(world, method):
     """A flipped bit, and a section with a correct CRC but invalid records."""
     log = world.log()
     follow(log, batch(0), batch(1))

@@ -82,7 +82,7 @@ def test_an_iterator_with_an_end_ignores_records_beyond_it(world):
     assert offsets(iterator) == list(range(1, following))
 
 
-def test_retention_is_met_like_a_deletion(world):
+def test_retention_is_handled_like_a_deletion(world):
     log = filled(world, retention_bytes=600)
     iterator = log.reader.records(0)
     next(iterator)
@@ -92,7 +92,7 @@ def test_retention_is_met_like_a_deletion(world):
     assert error.log_start_offset == log.log_start_offset
 
 
-def test_a_log_start_inside_the_segment_is_met_at_the_next_piece(world, monkeypatch):
+def test_a_log_start_inside_the_segment_applies_from_the_next_piece(world, monkeypatch):
     """A chunk is one read; here a read returns one batch."""
     monkeypatch.setattr("logstore.storage.log.reader.FETCH_BYTES", 1)
     log = filled(world)
@@ -123,7 +123,7 @@ def interrupted(monkeypatch, name, interrupt):
 
 @pytest.mark.parametrize("closed", (False, True))
 @pytest.mark.parametrize("name", ("read", "translate_offset"))
-def test_a_segment_that_goes_during_a_read_is_missed_not_skipped(world, monkeypatch, name, closed):
+def test_a_segment_deleted_during_a_read_is_an_error(world, monkeypatch, name, closed):
     """The read neither reports a disk error nor continues after the segment as after a hole."""
     log = filled(world)
     first = log.segments.first

@@ -120,7 +120,7 @@ def test_s088_without_delete_only_the_log_start_counts(world):
     assert decision.kept[0].reason.endswith("cleanup.policy (empty) does not delete")
 
 
-def test_s089_nothing_goes_that_the_high_watermark_has_not_passed(world):
+def test_s089_segments_above_the_high_watermark_are_retained(world):
     """S-089: a segment is removed once the high watermark reaches its successor's base."""
     log = build(world, *[5] * 8)
     log.offsets.set_high_watermark(0)
@@ -590,7 +590,7 @@ def test_expiry_has_no_time_beyond_the_last_one(world):
         assert log.next_expiry_ms() == last
 
 
-def test_the_next_expiry_is_the_first_time_at_which_something_goes():
+def test_the_next_expiry_is_the_first_time_at_which_a_segment_expires():
     world = memory_world()
     now = world.clock.now_ms()
     log = build(world, 2, 2, timestamp=now, retention_ms=1000)

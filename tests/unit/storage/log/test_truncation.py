@@ -70,7 +70,7 @@ def test_s098_truncation_to_an_offset(world):
     assert log.generation == 2
 
 
-def test_s099_a_batch_goes_whole(world):
+def test_s099_a_batch_is_truncated_as_a_whole(world):
     """S-099: it leaves a hole below the new end, at which the next append starts."""
     log = world.log()
     replicate(log, batch(0, 3), batch(4, 7))
@@ -183,7 +183,7 @@ def test_s108_a_lost_truncation_of_the_epochs_is_repeated(world, clean):
     assert read_bytes(world.fs, world.path(LEADER_EPOCHS)) == b"0\n2\n1 7\n2 10\n"
 
 
-def test_s108_wherever_the_crash_comes():
+def test_s108_a_crash_at_any_point():
     """S-108, on a disk that loses writes: the log start was stored, the epochs were not yet."""
 
     def prepare(world):

@@ -105,7 +105,7 @@ def test_a_data_batch_is_remembered(state):
     assert not state.is_empty
 
 
-def test_five_batches_are_remembered_the_oldest_goes(state):
+def test_five_batches_are_remembered_and_the_oldest_is_dropped(state):
     for offset in range(7):
         put(state, offset, offset, 1, sequence=offset)
     assert [b.last_sequence for b in state.entry(1).batches] == [2, 3, 4, 5, 6]

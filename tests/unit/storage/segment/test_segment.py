@@ -550,7 +550,7 @@ def test_truncation_leaves_the_rest_as_it_was(world):
         segment.delete_if_exists()
 
 
-def test_extents_come_from_headers():
+def test_extents_are_read_from_headers():
     header = RecordBatch(batch(5, 9, timestamp=77)).header
     assert BatchExtent.of(header) == (9, 77, header.size_bytes)
 
@@ -593,7 +593,7 @@ def test_the_first_batch_of_a_segment_is_more_than_its_bytes(world):
     assert not goes_on()
 
 
-def test_nothing_comes_next_once_a_batch_may_be_too_late(world):
+def test_no_runway_when_a_batch_may_be_too_late(world):
     segment, goes_on = begun(world, 1000, segment_ms=10)
     assert goes_on(1010)
     assert not goes_on(1011)

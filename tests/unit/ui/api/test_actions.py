@@ -238,7 +238,7 @@ def test_nothing_is_asked_where_nothing_is_lost(steered):
     assert again.status == 200, again.body
 
 
-def test_the_broker_s_lower_retention_names_all_that_goes(steered):
+def test_the_loss_lists_all_records_deleted_by_lower_broker_retention(steered):
     broker = steered.context.broker
     broker.alter_configs("events", {}, unset=["retention.ms"])
     body = {"set": {"log.retention.ms": "60000"}}

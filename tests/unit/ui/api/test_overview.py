@@ -100,7 +100,7 @@ def test_the_list_is_exact_after_dry_runs(page, broker):
     assert page.get("/api/partitions")["is_exact"] is True
 
 
-def test_damaged_partitions_come_first_if_wanted(page, broker):
+def test_damaged_partitions_can_be_listed_first(page, broker):
     told = page.get("/api/partitions?sort=damage")["partitions"]
     assert [row["verdict"]["state"] for row in told] == ["due", "not_compacted", "not_compacted"]
     row = Row(TopicPartition("a", 0), None, 7, 1, "compact", 0, 0.5)
@@ -183,7 +183,7 @@ def test_topics_that_may_not_be_seen_are_not_listed(broker):
         assert "users" not in near["message"]
 
 
-def test_names_and_sizes_come_before_a_log_is_opened(tmp_path):
+def test_names_and_sizes_are_shown_before_a_log_is_opened(tmp_path):
     with Broker(tmp_path) as broker:
         broker.create_topic("users", 3, {"cleanup.policy": "compact"})
         for partition in range(3):
@@ -401,7 +401,7 @@ ROWS = {
         ("name", "dcba"),
     ),
 )
-def test_rows_without_a_number_come_last(sort, names):
+def test_rows_without_a_number_are_sorted_last(sort, names):
     rows = [
         Row(
             TopicPartition(name, 0),

@@ -56,7 +56,7 @@ def test_the_segment_map_shows_holes_horizons_and_deleted_files(page, broker):
     assert page.get(AT)["deleted_bytes"] == 707
 
 
-def test_segments_come_in_pages(page):
+def test_segments_are_paged(page):
     assert page.get(f"{AT}/segments?first=1&count=1")["segments"][0]["base_offset"] == 10
     assert page.get(f"{AT}/segments?first=9")["segments"] == []
 
@@ -150,7 +150,7 @@ def test_superseded_tombstones_are_not_counted(page, broker):
     assert previewed["after"]["tombstones"]["records"] == 1
 
 
-def test_records_come_in_pages_as_read_has_them(page):
+def test_records_are_paged_as_read_prints_them(page):
     told = page.get(f"{AT}/records?count=2")
     assert [each["offset"] for each in told["records"]] == [0, 1]
     assert told["records"][1] == {
@@ -353,7 +353,7 @@ def states(page, sort="name"):
     ),
     ids=("verdict", "explain", "tombstones", "stats", "fates", "records", "dry_run"),
 )
-def test_the_list_shows_damage_that_a_request_has_met(page, broker, request_of):
+def test_the_list_shows_damage_found_by_a_request(page, broker, request_of):
     damage_record(broker, "users")
     assert states(page)["users-0"] == "due"
     request_of(page)
