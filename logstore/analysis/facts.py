@@ -149,9 +149,7 @@ def dry_run_pass(
     """
     passes_needed = cleaner.passes_bound(log, decision.state)
     try:
-        report = CleanCommand(cleaner, force=force, roll=roll, progress=progress).dry_run_pass(
-            [log]
-        )
+        report = CleanCommand(cleaner, force=force, roll=roll, progress=progress).dry_run([log])
     except _UNREADABLE as error:
         return decision.stopped_by(Gate.closed_by("uncleanable", str(error))), None, passes_needed
     if not report.cleaned:

@@ -25,7 +25,7 @@ from logstore.config.dynamic import Layer
 from logstore.faults.crash import Contents, CrashMode, Names
 from logstore.faults.faultfs import FaultyFileSystem, SimulatedCrash
 from logstore.faults.rules import FILE_KINDS, FaultRule
-from logstore.manager.directories.directory import ShownFolder
+from logstore.manager.directories.directory import OpenedFolder
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.codecs import Codec
 from logstore.record.columns import BytesColumn, RecordColumns, headers_column
@@ -37,7 +37,7 @@ from logstore.storage.checkpoint.atomic import read_bytes
 from logstore.storage.index import entry_file
 from logstore.storage.loading import views
 from logstore.storage.log import Log, reader, recovery
-from logstore.storage.log.drafts import RecordArrays, Stamp
+from logstore.storage.log.drafts import ProducerFields, RecordArrays
 from logstore.storage.log.reader import Isolation
 from logstore.storage.segment import segment
 from logstore.testing import assertions
@@ -539,7 +539,7 @@ class _Life(Calls):
             return 0, 0
         return max(entry.producer_epoch, 0), (entry.last_sequence + 1) % (INT32_MAX + 1)
 
-    def stamp(self, log: Log, count: int) -> Stamp:
+    def stamp(self, log: Log, count: int) -> ProducerFields:
         """Draw the producer of a batch. Most batches follow the last one of their producer."""
         rng = self.rng
         producer_id = rng.choice((1, 2, 3))
@@ -556,7 +556,7 @@ class _Life(Calls):
             case 4:
                 sequence = INT32_MAX - rng.choice((0, 1, 2))
         is_transactional = log.producer_state.has_open_transaction(producer_id)
-        return Stamp(producer_id, epoch, sequence, is_transactional or rng.random() < 0.4)
+        return ProducerFields(producer_id, epoch, sequence, is_transactional or rng.random() < 0.4)
 
     def batch(self, log: Log, base_offset: int = 0, **fields: Any) -> bytes:
         """Build a batch. Some are damaged, repeated or refused for another reason."""
@@ -731,7 +731,7 @@ class _Life(Calls):
             case 20:
                 attempt(log.delete_expired_files, force=rng.random() < 0.5)
             case 21:
-                log.offsets.stay()
+                log.offsets.freeze_high_watermark()
             case 22:
                 number = len(self.transcript.lines)
                 log.subscribe(lambda: self.note("changed", number))
@@ -1262,7 +1262,7 @@ class _Life(Calls):
             if tps and self.rng.random() < 0.3:
                 tp = self.rng.choice(tps)
                 file = self.rng.choice((None, f"{0:020d}.log"))
-                shown["shown"] = ShownFolder(TopicPartition("shown", 0), str(tp), file)
+                shown["shown"] = OpenedFolder(TopicPartition("shown", 0), str(tp), file)
             self.viewer = self.look(**shown)
             return
         for _ in range(3):

@@ -50,7 +50,7 @@ class Asked:
         self.close()
 
     def close(self) -> None:
-        self.call(self.context.live.tick())  # delivers pending events, so that no stream hangs
+        self.call(self.context.live.poll_once())  # delivers pending events, so that no stream hangs
         self.call(self._end())
         self._loops.stop()
 
