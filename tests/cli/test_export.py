@@ -261,6 +261,7 @@ def test_a_file_that_exists_is_not_replaced_unasked(run, topic, tmp_path):
     assert out.read_text().startswith("topic,partition,offset")
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_a_failed_export_leaves_no_file(run, topic, tmp_path, monkeypatch):
     def fail(self, row):
         raise OSError(28, "No space left on device")

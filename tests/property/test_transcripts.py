@@ -13,11 +13,13 @@ PARTS = {
     "random_clients": 4,
     "random_configs": 1,
     "random_coordination": 4,
+    "random_directories": 6,
     "random_followers": 2,
     "random_records": 2,
     "random_requests": 4,
     "random_rules": 1,
     "random_sessions": 1,
+    "random_simulations": 2,
 }
 """Number of tests into which the seeds of a module of this folder are divided.
 

@@ -156,9 +156,11 @@ def export(
                 decoded=run.decodes,
                 escape_formulas=settings.escape_formulas,
             )
-            for row in run.rows(bar):
-                writer.write(row)
-            writer.finish()
+            try:
+                for row in run.rows(bar):
+                    writer.write(row)
+            finally:  # pyarrow's writer must not outlive the stream
+                writer.finish()
         return _report(settings, found, out, run, DiskFileSystem().stat(path).size)
 
 

@@ -90,7 +90,7 @@ def random_cleanings(
         )
     for _ in range(rng.randrange(2, 5)):
         for topic in topics:
-            _fill(broker, topic, rng, rng.randrange(records // 3))
+            fill(broker, topic, rng, rng.randrange(records // 3))
             if rng.random() < 0.7:
                 broker.roll(topic)
             if rng.random() < 0.4:
@@ -116,14 +116,15 @@ def random_cleanings(
     return Cleanings(before, after, since_ms, now_ms, told)
 
 
-def _fill(broker: Broker, topic: str, rng: random.Random, count: int) -> None:
+def fill(broker: Broker, topic: str, rng: random.Random, count: int, partition: int = 0) -> None:
+    """Append records, partly in transactions that are committed, aborted or left open."""
     with_transactions = rng.random() < 0.4
     while count > 0:
         size = rng.randrange(1, 6)
         count -= size
         records = [_record(broker, rng) for _ in range(size)]
         if not with_transactions or rng.random() < 0.5:
-            broker.append_many(topic, records, partition=0)
+            broker.append_many(topic, records, partition=partition)
             continue
         producer = broker.producer(transactional_id=f"{topic}-{rng.randrange(3)}")
         producer.init_transactions()
@@ -133,7 +134,7 @@ def _fill(broker: Broker, topic: str, rng: random.Random, count: int) -> None:
                 topic,
                 value=value,
                 key=key,
-                partition=0,
+                partition=partition,
                 timestamp_ms=timestamp,
                 headers=[each for each in headers if each[1] is not None],
             )
