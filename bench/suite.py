@@ -12,6 +12,7 @@ from logstore.bench.micro import (
     clean_lines,
     coding,
     default_calls,
+    growth,
     idle,
     in_memory,
     key_map,
@@ -30,7 +31,7 @@ def all_jobs() -> list[Job]:
     """Return every job in table order."""
     parts = (
         *(clean_lines, in_memory, resources, default_calls, broker_calls, coding, key_map),
-        *(starting, idle, simulations, limits),
+        *(starting, idle, growth, simulations, limits),
     )
     return [job for part in parts for job in part.jobs()]
 

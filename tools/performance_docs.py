@@ -1,4 +1,4 @@
-"""Write the newest result into docs/PERFORMANCE.md; `make docs` runs it."""
+"""Write the newest results into docs/PERFORMANCE.md, with their plots; `make docs` runs it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from logstore.bench.__main__ import RESULTS
+from logstore.bench.report.curves import curves_by_axis, growth_plot
 from logstore.bench.report.page import GROUPS, is_busy
 from logstore.bench.report.plots import ratio_plot
 from logstore.bench.report.result import Line, Result, read_result
@@ -16,6 +17,9 @@ from tools.pages import replaced
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "PERFORMANCE.md"
 PLOT = ROOT / "docs" / "performance.svg"
+GROWTH_PLOT = ROOT / "docs" / "growth.svg"
+GROWTH = RESULTS / "growth.json"
+"""The result of `python -m logstore.bench --only 'growth/*' --out bench/results/growth.json`."""
 
 PLOTTED = ("clean", "codec", "mixed", "threads", "map")
 """Groups of the plot: the parts of a cleaning pass."""
@@ -36,14 +40,16 @@ def text(path: Path, result: Result) -> str:
         f"[every sample](../bench/results/{path.name}), which "
         f"`python -m logstore.bench --page bench/results/{path.name}` shows as a page.",
     ]
-    if is_busy(result):
-        load = " to ".join(f"{each:.0f}" for each in result.load)
-        lines.append(
-            f"The machine was busy (load {load}): ratios are more reliable than absolute figures."
-        )
+    lines += _busy(result)
     for group in sorted({line.group for line in result.lines}, key=list(GROUPS).index):
         lines += ["", f"**{GROUPS[group]}**", "", *_table(result, group)]
     return "\n".join([*lines, ""])
+
+
+def _busy(result: Result) -> Iterator[str]:
+    if is_busy(result):
+        load = " to ".join(f"{each:.0f}" for each in result.load)
+        yield f"The machine was busy (load {load}): ratios are more reliable than absolute figures."
 
 
 def _log_mib(result: Result) -> int:
@@ -80,9 +86,32 @@ def _row(line: Line) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def growth_text(result: Result) -> str:
+    """Return a table of costs by size for each axis."""
+    lines = [
+        f"Milliseconds, medians, measured {result.made_at[:10]} on {result.machine['processor']}, "
+        f"{result.machine['cores']} cores, Python {result.versions['python']}.",
+        *_busy(result),
+    ]
+    for axis, curves in curves_by_axis(result.lines).items():
+        sizes = [size for size, _ in max((each.points for each in curves), key=len)]
+        lines += [
+            "",
+            f"| {axis} | {' | '.join(f'{size:,}' for size in sizes)} |",
+            f"|---|{'--:|' * len(sizes)}",
+        ]
+        for curve in curves:
+            costs = dict(curve.points)
+            cells = (number(costs[size]) if size in costs else "" for size in sizes)
+            lines.append(f"| {curve.name} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
 def page(old: str) -> str:
-    """Return the page with the newest result."""
-    return replaced(old, "result", text(*newest()))
+    """Return the page with the newest results."""
+    return replaced(
+        replaced(old, "result", text(*newest())), "growth", growth_text(read_result(GROWTH))
+    )
 
 
 def plot() -> str:
@@ -94,4 +123,6 @@ def plot() -> str:
 if __name__ == "__main__":
     TARGET.write_text(page(TARGET.read_text(encoding="utf-8")), encoding="utf-8")
     PLOT.write_text(plot(), encoding="utf-8")
-    sys.stdout.write(f"{TARGET.relative_to(ROOT)} and {PLOT.relative_to(ROOT)} written\n")
+    GROWTH_PLOT.write_text(growth_plot(read_result(GROWTH).lines), encoding="utf-8")
+    written = ", ".join(str(path.relative_to(ROOT)) for path in (TARGET, PLOT, GROWTH_PLOT))
+    sys.stdout.write(f"written: {written}\n")

@@ -14,8 +14,9 @@ from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from logstore.bench.measuring import Sample, Stopwatch, run_interleaved
-from logstore.bench.micro.figures import MS, NS, US, costs, wall_only
+from logstore.bench.measuring import Run, Sample, Stopwatch, run_interleaved
+from logstore.bench.micro.figures import MS, NS, US, costs, speeds, wall_only
+from logstore.bench.micro.logs import KIB, MIB, LogShape, make_log
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.micro.starting import PROGRAM, as_installed, process, worker
 from logstore.bench.report.result import Line
@@ -178,6 +179,71 @@ def _command(setting: Setting, *, arguments: tuple[str, ...]) -> Iterator[Line]:
     )
 
 
+def _check(setting: Setting) -> Iterator[Line]:
+    """Measure `check` of a log, compared with reading its files."""
+    home = setting.scratch / "default-check"
+    log_bytes = make_log(LogShape(KIB, 0.5, 16, total_bytes=setting.total_bytes), home)
+    paths = sorted(home.rglob("*.log"))
+
+    def read() -> Sample:
+        with Stopwatch() as watch:
+            for path in paths:
+                with path.open("rb", buffering=0) as file:
+                    while file.read(MIB):
+                        pass
+        return watch.sample
+
+    yield _processed(setting, "check", ("check", str(home)), log_bytes, read, "a plain read")
+    shutil.rmtree(home)
+
+
+def _export(setting: Setting) -> Iterator[Line]:
+    """Measure `export` to Parquet, compared with pyarrow writing the same table from memory."""
+    if find_spec("pyarrow") is None:
+        return
+    from pyarrow import parquet
+
+    home, out = setting.scratch / "default-export", setting.scratch / "default-export.parquet"
+    shape = LogShape(KIB, 0.5, 16, total_bytes=setting.total_bytes // 4)
+    log_bytes = make_log(shape, home)
+    arguments = ("export", "--data-dir", str(home), "--out", str(out), "--overwrite")
+    process((*PROGRAM, *arguments))()
+    table = parquet.read_table(out)
+
+    def write() -> Sample:
+        with Stopwatch() as watch:
+            parquet.write_table(table, out, compression="zstd")
+        return watch.sample
+
+    yield _processed(setting, "export", arguments, log_bytes, write, "pyarrow alone")
+    out.unlink()
+    shutil.rmtree(home)
+
+
+def _processed(
+    setting: Setting,
+    name: str,
+    arguments: tuple[str, ...],
+    log_bytes: int,
+    peer: Run,
+    peer_name: str,
+) -> Line:
+    """Measure a command that reads a log, compared with the least that it has to do."""
+    with as_installed(setting) as environment:
+        run = process((*PROGRAM, *arguments), environment)
+        samples = run_interleaved({"here": run, "peer": peer}, repeats=setting.repeats, warmups=1)
+    return Line(
+        name=f"defaults/{name}",
+        title=f"logstore {name}, process start to exit, vs. {peer_name}",
+        unit="MB/s",
+        higher_is_better=True,
+        here=speeds(log_bytes, samples["here"]),
+        peer=speeds(log_bytes, samples["peer"]),
+        peer_name=peer_name,
+        facts={"log_bytes": log_bytes},
+    )
+
+
 def _pytest(setting: Setting, *, is_cold: bool) -> Iterator[Line]:
     if find_spec("pytest") is None:
         return
@@ -248,6 +314,8 @@ def jobs() -> Iterator[Job]:
         "defaults/explain": partial(_command, arguments=("explain",)),
         "defaults/inspect": partial(_command, arguments=("inspect",)),
         "defaults/dry-run": partial(_command, arguments=("clean", "--dry-run")),
+        "defaults/check": _check,
+        "defaults/export": _export,
         "defaults/pytest-first": partial(_pytest, is_cold=True),
         "defaults/pytest-again": partial(_pytest, is_cold=False),
         "defaults/first-cleaning": _first_million,

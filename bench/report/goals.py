@@ -69,6 +69,8 @@ GOALS = {
     "defaults/explain": _figure(3),
     "defaults/inspect": _figure(2),
     "defaults/dry-run": _figure(2.5),
+    "defaults/check": Goal(0.7),
+    "defaults/export": Goal(0.7),
     "defaults/pytest-first": _figure(2),
     "defaults/pytest-again": _figure(1),
     "defaults/first-cleaning": _figure(6),

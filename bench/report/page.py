@@ -28,6 +28,7 @@ GROUPS = {
     "map": "Offset map",
     "start": "Start-up",
     "idle": "Virtual time",
+    "growth": "Costs as work grows",
     "simulate": "Simulation",
     "limits": "Limits of the machine",
     "crc": "Checksums",

@@ -17,7 +17,8 @@ TINY = 1 << 17
 APART = {
     *("start/first-cleaning", "threads/2", "threads/cold-2", "memory/256MiB"),
     *("defaults/pytest-first", "defaults/pytest-again", "defaults/first-cleaning"),
-    *("defaults/explain", "defaults/inspect", "defaults/dry-run"),
+    *("defaults/explain", "defaults/inspect", "defaults/dry-run", "defaults/check"),
+    "defaults/export",
 }
 """Excluded: lines that compile kernels again, or start processes; see `micro/test_lines.py`."""
 

@@ -375,6 +375,42 @@ def test_commands_on_many_partitions_are_measured(setting, monkeypatch, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "peer", "share"),
+    (
+        ("check", "check {}", "a plain read", 1),
+        ("export", "export --data-dir {} --out {}.parquet --overwrite", "pyarrow alone", 4),
+    ),
+)
+def test_commands_that_read_a_log_are_compared_with_the_least_they_have_to_do(
+    setting, monkeypatch, tmp_path, name, arguments, peer, share
+):
+    monkeypatch.setattr("logstore.bench.measuring.time", StepClock())
+    commands = []
+    home = tmp_path / f"default-{name}"
+
+    def process(command, environment=None):
+        def run():
+            commands.append(command)
+            subprocess.run(command, check=True, capture_output=True)
+            return Sample(0.5, 2.0)
+
+        return run
+
+    monkeypatch.setattr(default_calls, "process", process)
+    (line,) = lines_of(default_calls, setting, f"defaults/{name}")
+    size = line[7]["log_bytes"]
+    assert MIB * 0.9 < size * share < MIB * 1.1
+    here, there = [size / 1e6 / 0.5] * 3, [size / 1e6 / 0.25] * 3
+    assert line == (
+        *(f"defaults/{name}", f"logstore {name}, process start to exit, vs. {peer}", "MB/s", True),
+        *(Figures(here, [size / 1e6 / 2.0] * 3), Figures(there, [size / 1e6] * 3)),
+        *(peer, {"log_bytes": size}),
+    )
+    assert set(commands) == {(*starting.PROGRAM, *arguments.format(home, home).split())}
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_users_test_passes(logstore_broker):
     names = {}
     exec(default_calls.TEST_MODULE, names)
