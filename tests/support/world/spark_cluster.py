@@ -77,7 +77,7 @@ class Cluster:
             )  # fmt: skip
         self._wait_for(log, _REGISTERED, workers)
 
-    def submit(self, script: Path, *arguments: str, seconds: float = 120) -> Submitted:
+    def submit(self, script: Path, *arguments: str, seconds: float = 300) -> Submitted:
         """Run a job to its end, its driver in a process of this machine.
 
         It waits for all workers; otherwise the first might do all of a small job.

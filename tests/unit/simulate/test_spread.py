@@ -81,7 +81,7 @@ def test_a_sweep_compares_medians():
     alone = sweep(parse(SCENARIO), axes, samples=5)
     for each, single in zip(swept.variants, alone.variants, strict=True):
         assert each.costs == single.costs
-        assert each.judged("bytes_peak") == each.spread["bytes_peak"]["p50"]
+        assert each.median_cost("bytes_peak") == each.spread["bytes_peak"]["p50"]
         assert not single.spread
 
 
