@@ -199,7 +199,7 @@ def standing_still() -> Iterator[None]:
         patch.setattr(logging.getLogger("logstore"), "propagate", False)
         patch.setattr(logging.root.manager, "disable", logging.NOTSET)
         patch.setattr(FixedWallClock, "monotonic_ns", lambda _: 1)
-        patch.setattr("logstore.simulate.search.HELD_SEEDS", 2)
+        patch.setattr("logstore.simulate.search.HELD_OUT_SEEDS", 2)
         patch.setattr("logstore.simulate.files.can_write_parquet", lambda: False)
         patch.setattr("logstore.cli.commands.simulate._report", lambda *_, **__: None)
         yield
