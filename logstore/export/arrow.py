@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from logstore.errors import InvalidConfigurationError
@@ -62,6 +63,11 @@ class Columns:
         if self._rows:
             self._write_group()
         self._writer.close()
+
+    def close(self) -> None:
+        """Release pyarrow's writer, which would otherwise write to the stream when collected."""
+        with suppress(OSError):  # do not hide the original error
+            self._writer.close()
 
     def _write_group(self) -> None:
         rows = self._rows

@@ -79,6 +79,9 @@ class JsonLines:
     def finish(self) -> None:
         """Do nothing, because rows are written immediately."""
 
+    def close(self) -> None:
+        """Do nothing, because the stream belongs to the caller."""
+
 
 class Csv:
     """Writes rows as CSV with a header line, escaped as described in the module docstring."""
@@ -118,6 +121,9 @@ class Csv:
     def finish(self) -> None:
         """Detach the text wrapper without closing the underlying stream."""
         self._text.detach()
+
+    def close(self) -> None:
+        """Do nothing, because the stream belongs to the caller."""
 
 
 def decoded_fields(row: Row) -> tuple[str | None, str | None, str | None, str | None]:

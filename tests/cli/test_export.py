@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.export import arrow
+from logstore.export import arrow, files
 from tests.cli.conftest import GOLDEN, tree_hash
 
 NOW = 1_700_000_000_000
@@ -268,6 +268,24 @@ def test_a_failed_export_leaves_no_file(run, topic, tmp_path, monkeypatch):
 
     monkeypatch.setattr(arrow.Columns, "write", fail)
     assert "No space left" in run("export", "t", "--out", tmp_path / "t.parquet", code=3).stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+@pytest.mark.parametrize("room", (0, 200, 500))
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_full_disk_is_named_and_leaves_no_file(run, topic, tmp_path, monkeypatch, suffix, room):
+    write = files._Stream.write
+
+    def write_some(self, data):
+        if self.tell() + len(data) > room:
+            raise OSError(28, "No space left on device")
+        return write(self, data)
+
+    monkeypatch.setattr(arrow, "GROUP_ROWS_MAX", 1)
+    monkeypatch.setattr(files, "_BUFFER_BYTES", 1)
+    monkeypatch.setattr(files._Stream, "write", write_some)
+    result = run("export", "t", "--out", tmp_path / f"t.{suffix}", code=3)
+    assert result.stderr == "error: [Errno 28] No space left on device\n"
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -48,6 +49,8 @@ class Writer(Protocol):
     def write(self, row: Row) -> None: ...  # noqa: D102
 
     def finish(self) -> None: ...  # noqa: D102
+
+    def close(self) -> None: ...  # noqa: D102
 
 
 def to_out(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -156,10 +159,9 @@ def export(
                 decoded=run.decodes,
                 escape_formulas=settings.escape_formulas,
             )
-            try:
+            with closing(writer):
                 for row in run.rows(bar):
                     writer.write(row)
-            finally:  # pyarrow's writer must not outlive the stream
                 writer.finish()
         return _report(settings, found, out, run, DiskFileSystem().stat(path).size)
 
