@@ -1,7 +1,7 @@
 """How costs grow with the number of partitions, segments, keys and producers, in steps of ten.
 
 Each line is the time of one call at one size. `python -m logstore.bench --only 'growth/*'` measures
-all of them; the largest logs have 100 million records and need 8 GiB of disk.
+all of them; the largest log has 100 million records.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from urllib.request import Request, urlopen
 
 from logstore.bench.measuring import Run, Sample, Stopwatch, run_interleaved
@@ -26,14 +27,6 @@ TOPIC = "growth"
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 CHUNK = 100_000
 SEGMENT_RECORDS = 5
-
-SIZES: dict[str, tuple[int, ...]] = {
-    "partitions": (1, 10, 100, 1000, 10_000),
-    "segments": (1, 10, 100, 1000, 10_000),
-    "keys": (1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000),
-    "keys, small map": (1000, 10_000, 100_000, 1_000_000),
-    "producers": (1, 10, 100, 1000, 10_000, 100_000),
-}
 
 SMALL_MAP_BYTES = 2 << 20
 """A map for about 78,000 keys: a log with more keys needs several passes."""
@@ -53,7 +46,7 @@ def _partitions(setting: Setting, count: int, home: Path) -> Iterator[tuple[str,
     with Broker(home, read_only=True) as broker, Ui(broker) as ui:
         host, port = ui.address
         address = f"http://{host}:{port}/api/partitions"
-        asked = Request(address, headers={"Authorization": f"Bearer {ui.token}"})  # our own page
+        asked = Request(address, headers={"Authorization": f"Bearer {ui.token}"})
 
         def page() -> Sample:
             with Stopwatch() as watch, urlopen(asked) as answer:
@@ -149,40 +142,58 @@ def _samples(setting: Setting, runs: Runs) -> Iterator[tuple[str, list[Sample]]]
     yield from run_interleaved(runs, repeats=setting.repeats, warmups=1).items()
 
 
-Measure = Callable[[Setting, int, Path], Iterator[tuple[str, list[Sample]]]]
+class Axis(NamedTuple):
+    """What grows: its sizes, the tasks measured at each of them, and the function that does it."""
 
-AXES: dict[str, tuple[tuple[str, ...], Measure]] = {
-    "partitions": (("open", "explain", "inspect", "page", "minute"), _partitions),
-    "segments": (("open", "read", "clean"), _segments),
-    "keys": (("clean",), partial(_keys, map_bytes=MAP_BYTES)),
-    "keys, small map": (("clean",), partial(_keys, map_bytes=SMALL_MAP_BYTES)),
-    "producers": (("open", "clean"), _producers),
-}
-"""The tasks of each axis, and the function that measures them."""
+    name: str
+    sizes: tuple[int, ...]
+    tasks: tuple[str, ...]
+    measure: Callable[[Setting, int, Path], Iterator[tuple[str, list[Sample]]]]
 
-
-def _name(axis: str, task: str, count: int) -> str:
-    return f"growth/{axis.replace(', ', '-').replace(' ', '-')}-{task}-{count}"
+    def line_name(self, task: str, count: int) -> str:
+        """Return the name of a line."""
+        return f"growth/{self.name.replace(', ', '-').replace(' ', '-')}-{task}-{count}"
 
 
-def _lines(setting: Setting, *, axis: str, count: int) -> Iterator[Line]:
+_TO_10_000 = (1, 10, 100, 1000, 10_000)
+_TO_A_MILLION = (1000, 10_000, 100_000, 1_000_000)
+
+AXES = (
+    Axis("partitions", _TO_10_000, ("open", "explain", "inspect", "page", "minute"), _partitions),
+    Axis("segments", _TO_10_000, ("open", "read", "clean"), _segments),
+    Axis(
+        "keys",
+        (*_TO_A_MILLION, 10_000_000, 100_000_000),
+        ("clean",),
+        partial(_keys, map_bytes=MAP_BYTES),
+    ),
+    Axis(
+        "keys, small map",
+        _TO_A_MILLION,
+        ("clean",),
+        partial(_keys, map_bytes=SMALL_MAP_BYTES),
+    ),
+    Axis("producers", (*_TO_10_000, 100_000), ("open", "clean"), _producers),
+)
+
+
+def _lines(setting: Setting, *, axis: Axis, count: int) -> Iterator[Line]:
     home = setting.scratch / "growth" / "data"
-    _, measure = AXES[axis]
-    for task, samples in measure(setting, count, home):
+    for task, samples in axis.measure(setting, count, home):
         yield Line(
-            name=_name(axis, task, count),
-            title=f"{task}, {count:,} {axis}",
+            name=axis.line_name(task, count),
+            title=f"{task}, {count:,} {axis.name}",
             unit="ms",
             higher_is_better=False,
             here=costs(1, samples, MS),
-            facts={"axis": axis, "task": task, "size": count},
+            facts={"axis": axis.name, "task": task, "size": count},
         )
     shutil.rmtree(home.parent)
 
 
 def jobs() -> Iterator[Job]:
     """Yield a job for each axis and size. `make bench` runs none of them."""
-    for axis, (tasks, _) in AXES.items():
-        for count in SIZES[axis]:
-            names = tuple(_name(axis, task, count) for task in tasks)
+    for axis in AXES:
+        for count in axis.sizes:
+            names = tuple(axis.line_name(task, count) for task in axis.tasks)
             yield Job(names, False, partial(_lines, axis=axis, count=count))

@@ -45,7 +45,7 @@ from logstore.testing.describing import described
 from logstore.types import INT32_MAX, AppendOrigin, TimestampType
 from tests.property.random_calls import BAD, Calls
 from tests.support.world.builders import abort, batch, commit, data_batch, old_message
-from tests.support.world.transcripts import Transcript, text_of
+from tests.support.world.transcripts import Transcript, drawn, recording_messages, text_of
 
 FEW = 48
 STEPS = 36
@@ -199,17 +199,6 @@ def _shown(value: Any) -> Any:
     return [_shown(each) for each in value] if isinstance(value, Iterator) else value
 
 
-class _Messages(logging.Handler):
-    """Notes all log messages."""
-
-    def __init__(self, note: Callable[..., None]) -> None:
-        super().__init__(logging.DEBUG)
-        self._note = note
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._note(record.levelname, record.name, record.getMessage())
-
-
 class _Life(Calls):
     """A broker, its files, and what its clients remember."""
 
@@ -228,26 +217,19 @@ class _Life(Calls):
         self.iterators: list[Iterator[Any]] = []
 
     def run(self) -> Transcript:
-        messages = _Messages(self.note)
-        logger = logging.getLogger("logstore")
-        level, disabled = logger.level, logging.root.manager.disable
-        logger.addHandler(messages)
-        logger.setLevel(logging.DEBUG)
-        logger.propagate = False
-        logging.disable(logging.NOTSET)
-        try:
-            with pytest.MonkeyPatch.context() as patch:
-                for module, name, value in LIMITS if self.seed % 3 == 1 else ():
-                    patch.setattr(module, name, value)
-                self.live()
-        finally:
-            for each in (self.viewer, self.broker):
-                if each is not None:
-                    self.attempt(each.close)
-            logger.removeHandler(messages)
-            logger.setLevel(level)
-            logger.propagate = True
-            logging.disable(disabled)
+        def note(record: logging.LogRecord) -> None:
+            self.note(record.levelname, record.name, record.getMessage())
+
+        with recording_messages("logstore", logging.DEBUG, note):
+            try:
+                with pytest.MonkeyPatch.context() as patch:
+                    for module, name, value in LIMITS if self.seed % 3 == 1 else ():
+                        patch.setattr(module, name, value)
+                    self.live()
+            finally:
+                for each in (self.viewer, self.broker):
+                    if each is not None:
+                        self.attempt(each.close)
         return self.transcript
 
     def live(self) -> None:
@@ -348,15 +330,8 @@ class _Life(Calls):
 
     # -- draws -------------------------------------------------------------------------------
 
-    def drawn(self, configs: dict[str, tuple[object, ...]], share: float) -> dict[str, object]:
-        return {
-            key: self.rng.choice(values)
-            for key, values in configs.items()
-            if self.rng.random() < share
-        }
-
     def broker_config(self) -> dict[str, object]:
-        config = SMALL | self.drawn(BROKER_CONFIGS, 0.12)
+        config = SMALL | drawn(self.rng, BROKER_CONFIGS, 0.12)
         if self.background and self.rng.random() < 0.4:  # passes take some time
             config |= {"log.cleaner.io.max.bytes.per.second": 400, "log.cleaner.backoff.ms": 50}
         return config
@@ -801,7 +776,7 @@ class _Life(Calls):
     # -- administration ----------------------------------------------------------------------
 
     def create(self, name: str) -> None:
-        configs = self.drawn(TOPIC_CONFIGS, 0.3)
+        configs = drawn(self.rng, TOPIC_CONFIGS, 0.3)
         if self.rng.random() < 0.9:
             configs.pop("no.such.config", None)
         self.attempt(self.broker.create_topic, name, self.rng.choice((1, 1, 2)), configs)
@@ -812,15 +787,15 @@ class _Life(Calls):
         name = rng.choice(names) if rng.random() < 0.9 else self.topic()
         match rng.randrange(14):
             case 0 | 1 | 2 | 3:
-                configs = self.drawn(TOPIC_CONFIGS, 0.1)
+                configs = drawn(self.rng, TOPIC_CONFIGS, 0.1)
                 unset = [key for key in TOPIC_CONFIGS if rng.random() < 0.05]
                 attempt(broker.alter_configs, name, configs, unset=unset)
             case 4 | 5 | 6:
                 unset = dict.fromkeys(key for key in BROKER_CONFIGS if rng.random() < 0.05)
-                configs = self.drawn(BROKER_CONFIGS, 0.06) | unset
+                configs = drawn(self.rng, BROKER_CONFIGS, 0.06) | unset
                 attempt(broker.alter_broker_configs, configs, cluster_wide=rng.random() < 0.3)
             case 7:
-                attempt(broker.override_configs, name, self.drawn(TOPIC_CONFIGS, 0.05))
+                attempt(broker.override_configs, name, drawn(self.rng, TOPIC_CONFIGS, 0.05))
                 attempt(broker.describe_configs, name)
             case 8:
                 attempt(broker.create_partitions, name, rng.choice((0, 1, 2, 3)))
@@ -849,9 +824,9 @@ class _Life(Calls):
             case 3:
                 attempt(broker.erasure, tp.topic, rng.choice(KEYS))
             case 4:
-                attempt(broker.preview, tp.topic, set=self.drawn(TOPIC_CONFIGS, 0.1))
+                attempt(broker.preview, tp.topic, set=drawn(self.rng, TOPIC_CONFIGS, 0.1))
             case 5:
-                attempt(broker.preview, set=self.drawn(BROKER_CONFIGS, 0.05))
+                attempt(broker.preview, set=drawn(self.rng, BROKER_CONFIGS, 0.05))
             case 6:
                 attempt(described, broker)
                 attempt(broker.describe_broker_configs)

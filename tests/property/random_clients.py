@@ -14,6 +14,7 @@ from typing import Any
 
 from logstore import Broker, Cluster, OffsetAndMetadata, TopicPartition
 from tests.property.random_calls import BAD, Calls
+from tests.support.world.transcripts import drawn, recording_messages
 
 FEW = 60
 STEPS = 120
@@ -99,17 +100,6 @@ class _Listener:
         self._note("assigned", sorted(partitions))
 
 
-class _Messages(logging.Handler):
-    """Notes the messages that the clients log."""
-
-    def __init__(self, note: Callable[..., None]) -> None:
-        super().__init__(logging.INFO)
-        self._note = note
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._note(record.levelname, record.getMessage())
-
-
 class _ClientCalls(Calls):
     """The clients of one broker, or of a broker in a cluster."""
 
@@ -121,28 +111,21 @@ class _ClientCalls(Calls):
             "transaction.state.log.num.partitions": 1,
             "group.initial.rebalance.delay.ms": 0,
         }
-        messages = _Messages(self.transcript.note)
-        logger = logging.getLogger("logstore.clients")
-        level, disabled = logger.level, logging.root.manager.disable
-        logger.addHandler(messages)
-        logger.setLevel(logging.INFO)
-        logging.disable(logging.NOTSET)
-        try:
-            with ExitStack() as stack:
-                if self.seed % 4 == 3:
-                    options = {"clock": self.clock, "seed": self.seed, "broker_config": config}
-                    self.cluster = stack.enter_context(Cluster(3, **options))
-                    self.broker = self.cluster.brokers[0]
-                    self.home: Any = self.cluster
-                else:
-                    self.broker = self.home = stack.enter_context(
-                        Broker(clock=self.clock, seed=self.seed, broker_config=config)
-                    )
-                self.live()
-        finally:
-            logger.removeHandler(messages)
-            logger.setLevel(level)
-            logging.disable(disabled)
+
+        def note(record: logging.LogRecord) -> None:
+            self.transcript.note(record.levelname, record.getMessage())
+
+        with recording_messages("logstore.clients", logging.INFO, note), ExitStack() as stack:
+            if self.seed % 4 == 3:
+                options = {"clock": self.clock, "seed": self.seed, "broker_config": config}
+                self.cluster = stack.enter_context(Cluster(3, **options))
+                self.broker = self.cluster.brokers[0]
+                self.home: Any = self.cluster
+            else:
+                self.broker = self.home = stack.enter_context(
+                    Broker(clock=self.clock, seed=self.seed, broker_config=config)
+                )
+            self.live()
         return self.transcript
 
     def live(self) -> None:
@@ -197,14 +180,6 @@ class _ClientCalls(Calls):
     def topic(self) -> str:
         return self.rng.choice((*"ttttttuuucccc", "no"))
 
-    def drawn(self, configs: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
-        """Draw half of the configs."""
-        return {
-            name: self.rng.choice(values)
-            for name, values in configs.items()
-            if self.rng.random() < 0.5
-        }
-
     def fail(self) -> None:
         """Let the next requests of a kind fail, or let all responses of a kind be late."""
         rng = self.rng
@@ -236,7 +211,7 @@ class _ClientCalls(Calls):
     def produce(self) -> None:
         rng, attempt = self.rng, self.attempt
         if not self.producers or (len(self.producers) < 4 and rng.random() < 0.3):
-            producer = attempt(self.broker.producer, **self.drawn(PRODUCERS))
+            producer = attempt(self.broker.producer, **drawn(self.rng, PRODUCERS, 0.5))
             if producer is not None:
                 self.producers.append(producer)
                 self.transcript.note(producer)
@@ -356,7 +331,10 @@ class _ClientCalls(Calls):
     def add_consumer(self) -> None:
         rng = self.rng
         group_id = rng.choice(CONSUMERS["group_id"])
-        configs = self.drawn(CONSUMERS) | {"group_id": group_id, "consumer_timeout_ms": 200}
+        configs = drawn(self.rng, CONSUMERS, 0.5) | {
+            "group_id": group_id,
+            "consumer_timeout_ms": 200,
+        }
         if configs["group_id"] is not None:
             family = self.families[group_id] if rng.random() < 0.9 else rng.choice(FAMILIES)
             configs |= rng.choice(family)

@@ -27,8 +27,8 @@ from logstore.runtime.clock import FixedWallClock
 from tests.support.world.golden_dirs import tree
 from tests.support.world.page import Asked
 from tests.support.world.random_cleanings import DAY_MS, HEADER
-from tests.support.world.random_directory import CONFIGS, TOPICS, Made, drawn, random_directory
-from tests.support.world.transcripts import Transcript
+from tests.support.world.random_directory import CONFIGS, TOPICS, Made, random_directory
+from tests.support.world.transcripts import Transcript, drawn
 
 FEW = 32
 COMMANDS = 22

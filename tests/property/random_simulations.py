@@ -9,8 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.property.random_directories import FORMATS, Outcomes, standing_still
-from tests.support.world.random_directory import drawn
-from tests.support.world.transcripts import Transcript
+from tests.support.world.transcripts import Transcript, drawn
 
 FEW = 48
 CONFIGS: dict[str, tuple[object, ...]] = {

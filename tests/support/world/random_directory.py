@@ -15,6 +15,7 @@ from tests.support.world.damage import Directory
 from tests.support.world.golden_dirs import ROOT, copy_to_memory, tree
 from tests.support.world.legacy import compressed_set, message
 from tests.support.world.random_cleanings import DAY_MS, HEADER, fill
+from tests.support.world.transcripts import drawn
 
 TOPICS = ("users", "orders", "a.b", "events")
 CONFIGS: dict[str, tuple[object, ...]] = {
@@ -77,11 +78,6 @@ def random_directory(rng: Random) -> Made:
     if rng.random() < 0.5:
         damage(made.fs, rng)
     return made
-
-
-def drawn(rng: Random, configs: dict[str, tuple[object, ...]], share: float) -> dict[str, Any]:
-    """Draw some configs."""
-    return {name: rng.choice(each) for name, each in configs.items() if rng.random() < share}
 
 
 def _copied_from_kafka(rng: Random) -> Made:

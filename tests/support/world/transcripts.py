@@ -15,11 +15,12 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -80,6 +81,40 @@ def recording_calls(owner: type, names: Iterable[str], transcript: Transcript) -
         for name in names:
             patch.setattr(owner, name, _recorded(owner, name, transcript))
         yield
+
+
+class _Messages(logging.Handler):
+    def __init__(self, note: Callable[[logging.LogRecord], None]) -> None:
+        super().__init__()
+        self._note = note
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._note(record)
+
+
+@contextmanager
+def recording_messages(
+    name: str, level: int, note: Callable[[logging.LogRecord], None]
+) -> Iterator[None]:
+    """Note the messages of a logger from a level on, and show them nowhere else."""
+    handler, logger = _Messages(note), logging.getLogger(name)
+    former, propagate, disabled = logger.level, logger.propagate, logging.root.manager.disable
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    logger.propagate = False
+    logging.disable(logging.NOTSET)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(former)
+        logger.propagate = propagate
+        logging.disable(disabled)
+
+
+def drawn(rng: Random, configs: Mapping[str, Sequence[Any]], share: float) -> dict[str, Any]:
+    """Draw a value for a share of the configs."""
+    return {name: rng.choice(each) for name, each in configs.items() if rng.random() < share}
 
 
 def _recorded(owner: type, name: str, transcript: Transcript) -> Callable[..., object]:

@@ -26,20 +26,20 @@ def commands(monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("axis", growth.AXES)
+@pytest.mark.parametrize("axis", growth.AXES, ids=lambda axis: axis.name)
 def test_each_axis_measures_its_tasks(tmp_path, commands, axis):
     setting = Setting(tmp_path, total_bytes=MIB, repeats=1, warmups=0, has_peers=False)
     jobs = {job.names: job for job in growth.jobs()}
-    tasks, _ = growth.AXES[axis]
-    count = growth.SIZES[axis][0]
-    names = tuple(f"growth/{axis.replace(', ', '-').replace(' ', '-')}-{t}-{count}" for t in tasks)
+    tasks, count = axis.tasks, axis.sizes[0]
+    name = axis.name.replace(", ", "-").replace(" ", "-")
+    names = tuple(f"growth/{name}-{task}-{count}" for task in tasks)
     lines = list(jobs[names].run(setting))
     assert [line.name for line in lines] == list(names)
     assert [line.facts for line in lines] == [
-        {"axis": axis, "task": task, "size": count} for task in tasks
+        {"axis": axis.name, "task": task, "size": count} for task in tasks
     ]
     assert all(line.here.median > 0 for line in lines)
-    if axis == "partitions":
+    if axis.name == "partitions":
         assert [each[len(growth.PROGRAM)] for each in commands] == ["explain", "inspect"] * 2
         explain = lines[1]
         assert (explain.title, explain.unit, explain.here) == (
@@ -78,6 +78,7 @@ def test_logs_have_the_size_of_the_axis(tmp_path, monkeypatch, axis, count, expe
     for name in ("_open", "_read", "_clean"):
         monkeypatch.setattr(growth, name, look)
     setting = Setting(tmp_path, repeats=1)
-    list(growth.AXES[axis][1](setting, count, tmp_path / "data"))
+    (found,) = [each for each in growth.AXES if each.name == axis]
+    list(found.measure(setting, count, tmp_path / "data"))
     assert seen == [expected] * len(seen)
     assert seen
