@@ -28,8 +28,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 INTEROP = $(PYTEST) -m "interop and not long" $(PYTEST_ARGS)
-# These run next to the tests with Kafka, which wait for its brokers most of the time.
-BESIDE_KAFKA := tests/browser tests/mutants tests/spark tests/interop/test_spark_cluster.py
+OTHERS := tests/browser tests/mutants tests/spark tests/interop/test_spark_cluster.py
 PARALLEL := -n $(JOBS) --dist worksteal
 
 CORE := $(VENV)/.stamp-core
@@ -80,7 +79,7 @@ $(RELEASE): requirements/release.txt $(DEV)
 	@$(PIP) install --require-hashes -r requirements/release.txt
 	@touch $@
 
-.PHONY: help install demo test check format lint mypy interop apps clients golden fuzz soak mutants boundscheck nojit-coverage workload bench bench-full bench-wire docs docs-site pictures messages lock release release-try clean
+.PHONY: help install demo test check format lint mypy interop interop-kafka interop-others apps clients golden fuzz soak mutants boundscheck nojit-coverage workload bench bench-full bench-wire docs docs-site pictures messages lock release release-try clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -116,13 +115,18 @@ mypy: $(DEV) ## types of logstore and cleaner, strictly
 	@$(BIN)/mypy
 
 # In CI a machine that lacks Kafka's classes or Chromium is a failure; elsewhere the tests skip and say why.
+interop: export LOGSTORE_INTEROP_REQUIRED := $(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED))
 interop: $(ALL) ## tests against Kafka's own classes (need a JDK and Maven), in Chromium, and the long ones on Spark
 	@rm -f tests/interop/target/results.json
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going interop-kafka interop-others
+
+interop-kafka: $(ALL)
+	@$(INTEROP) tests/interop $(addprefix --ignore=,$(OTHERS))
+
+# The tests with Kafka wait for its brokers most of the time, so these run next to them.
+interop-others: $(ALL)
 	@mkdir -p build
-	@export LOGSTORE_INTEROP_REQUIRED=$(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED)); \
-	$(INTEROP) $(BESIDE_KAFKA) > build/interop.log 2>&1 & beside=$$!; \
-	$(INTEROP) tests/interop $(addprefix --ignore=,$(BESIDE_KAFKA)); status=$$?; \
-	wait $$beside || status=$$?; cat build/interop.log; exit $$status
+	@$(INTEROP) $(OTHERS) > build/interop.log 2>&1; status=$$?; cat build/interop.log; exit $$status
 
 apps: $(DEV) ## Streams, Connect, MirrorMaker 2 and Spring on our listener, with kills and restarts; an hour (needs a JDK and Maven)
 	@LOGSTORE_INTEROP_REQUIRED=1 $(PYTEST) -m apps $(PYTEST_ARGS) tests/apps
