@@ -28,7 +28,8 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 INTEROP = $(PYTEST) -m "interop and not long" $(PYTEST_ARGS)
-OTHERS := tests/browser tests/mutants tests/spark tests/interop/test_spark_cluster.py
+OTHERS := tests/browser tests/mutants tests/spark $(patsubst %,tests/interop/test_%.py, \
+	command_lines consumer_group_histories spark_cluster)
 PARALLEL := -n $(JOBS) --dist worksteal
 
 CORE := $(VENV)/.stamp-core
