@@ -208,12 +208,16 @@ def _open_path(settings: Settings, target: str, partition: int | None, opening: 
         raise click.UsageError("--partition needs a topic, not a path")
     fs = _files()
     path = os.path.abspath(target)  # noqa: PTH100  # resolve() would follow links
-    if not fs.exists(path):
-        raise click.UsageError(f"{target}: no such file or directory")
+    missing = click.UsageError(f"{target}: no such file or directory")
     if not fs.is_dir(path):
+        # In this order, a directory that is moved away in the meantime is not mistaken for a file.
+        if not fs.exists(path):
+            raise missing
         return _file_target(settings, fs, target, path, opening)
     try:
         place = locate(fs, path, target)
+    except FileNotFoundError:  # moved away in the meantime
+        raise missing from None
     except InvalidConfigurationError as error:
         raise click.UsageError(str(error)) from error
     directories, shown = place

@@ -18,8 +18,8 @@ from logstore.errors import (
     NotLeaderForPartitionError,
     UnknownTopicOrPartitionError,
 )
-from logstore.manager.directories.directory import LogDirectory, find_folder
-from logstore.manager.directories.moving import PartitionMove, find_directory
+from logstore.manager.directories.directory import LogDirectory
+from logstore.manager.directories.moving import PartitionMove, find_directory, find_folder
 from logstore.manager.topics.ids import inconsistent_topic_id, read_topic_id
 from logstore.runtime import NotRegularFileError, one_at_a_time
 from logstore.runtime.guard import StorageGuard

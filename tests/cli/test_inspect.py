@@ -9,7 +9,7 @@ import pytest
 
 from logstore.errors import CorruptRecordError
 from logstore.record.walk import batch_totals, walk_headers
-from logstore.runtime import DiskFileSystem
+from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from tests.cli.conftest import GOLDEN, lines, tree_hash
 
 CASES = (
@@ -324,6 +324,25 @@ def test_wrong_usage(run, arguments, message):
     refused = run("inspect", *arguments, code=2)
     assert message in refused.stderr
     assert refused.stdout == ""
+
+
+@pytest.mark.parametrize("operation", ("is_dir", "list_dir"))
+def test_a_folder_that_is_moved_away_is_not_mistaken_for_a_file(
+    run, golden, monkeypatch, operation
+):
+    """Another process renames the folder just before the command uses it."""
+    folder = golden("segments") / "golden-0"
+    original = getattr(ReadOnlyFileSystem, operation)
+
+    def move_first(fs, path):
+        if path == str(folder) and folder.exists():
+            folder.rename(folder.with_name("moved"))
+        return original(fs, path)
+
+    monkeypatch.setattr(ReadOnlyFileSystem, operation, move_first)
+    assert run("inspect", folder, code=2).stderr == (
+        f"error: {folder}: no such file or directory (see: logstore inspect --help)\n"
+    )
 
 
 def test_missing_data_directory_is_wrong_usage(run):

@@ -19,7 +19,6 @@ from logstore.errors import (
     KafkaStorageError,
     LogStoreError,
     SegmentOverflowError,
-    UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
 from logstore.manager.directories.move_notes import MOVES_FILE, Move, read_moves, write_moves
@@ -523,10 +522,24 @@ class LogDirectory:
 
     def has_folder(self, topic_partition: TopicPartition) -> bool:
         """Return whether a partition's folder currently exists, regardless of earlier reads."""
+        return self._disk().is_dir(self.partition_path(topic_partition))
+
+    def target_of_move(self, topic_partition: TopicPartition) -> str | None:
+        """Return the data directory to which another process moved a partition, if it is known.
+
+        It is known if the move was recorded when this directory was opened, or still is.
+        """
+        fs = self._disk()
+        moves = self.moves | read_moves(fs, self.path, self._small_file_max_bytes)
+        move = moves.get(topic_partition)
+        if move is None or move.undone or not fs.is_dir(f"{move.target}/{topic_partition}"):
+            return None
+        return move.target
+
+    def _disk(self) -> FileSystem:
+        """Return the file system without the overlay, whose reads may be old."""
         fs = self.runtime.fs
-        if isinstance(fs, OverlayFileSystem):
-            fs = fs.base
-        return fs.is_dir(self.partition_path(topic_partition))
+        return fs.base if isinstance(fs, OverlayFileSystem) else fs
 
     def may_reopen(self, topic_partition: TopicPartition, attempt: int) -> bool:
         """Return whether to reopen an unreadable partition because another process writes it.
@@ -808,22 +821,3 @@ def partition_folders(fs: FileSystem, path: str) -> list[str]:
         return [name for name in fs.list_dir(path) if parse_log_dir(name) is not None]
     except OSError:  # reported when the directory is opened
         return []
-
-
-def find_folder(
-    directories: Iterable[LogDirectory], topic_partition: TopicPartition
-) -> LogDirectory:
-    """Return the directory into which another process moved a partition, and register it there.
-
-    Raises
-    ------
-    UnknownTopicOrPartitionError
-        None of the directories contains the partition.
-    """
-    for directory in directories:
-        if directory.has_folder(topic_partition):
-            directory.partitions.add(topic_partition)
-            return directory
-    raise UnknownTopicOrPartitionError(
-        f"{topic_partition} is gone: the process that writes here has deleted it"
-    )

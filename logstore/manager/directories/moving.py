@@ -26,7 +26,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from logstore.errors import InvalidConfigurationError, KafkaStorageError, LogDirNotFoundError
+from logstore.errors import (
+    InvalidConfigurationError,
+    KafkaStorageError,
+    LogDirNotFoundError,
+    UnknownTopicOrPartitionError,
+)
 from logstore.manager.directories.copying import copy_file, files_of
 from logstore.manager.directories.move_notes import Move
 from logstore.names import future_dir_name, parse_segment_file
@@ -301,10 +306,7 @@ class _InterruptedMove:
         if (target is None and offline) or (target is not None and not target.is_online):
             return f"it was being moved to {where}; offline is {', '.join(offline)}"
         if target is None and self._source.runtime.fs.is_dir(f"{where}/{self._tp}"):
-            raise InvalidConfigurationError(
-                f"partition {self._tp} was moved from {self._source.path} to {where}, which is"
-                " none of the data directories: name it too"
-            )
+            raise _moved_error(self._tp, self._source, where)
         return None
 
     def _drop(self, directory: LogDirectory) -> None:
@@ -326,3 +328,40 @@ class _InterruptedMove:
             return
         with suppress(KafkaStorageError), directory.guard(f"cannot settle the move of {self._tp}"):
             change(directory)
+
+
+# --- in another process -----------------------------------------------------------------------
+
+
+def find_folder(
+    directories: Sequence[LogDirectory], topic_partition: TopicPartition
+) -> LogDirectory:
+    """Return the directory into which another process moved a partition, and register it there.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The partition was moved to a directory that is not in `directories`.
+    UnknownTopicOrPartitionError
+        The partition was deleted, or moved to an unknown directory.
+    """
+    for directory in directories:
+        if directory.has_folder(topic_partition):
+            directory.partitions.add(topic_partition)
+            return directory
+    for directory in directories:
+        if (target := directory.target_of_move(topic_partition)) is not None:
+            raise _moved_error(topic_partition, directory, target)
+    raise UnknownTopicOrPartitionError(
+        f"{topic_partition} was removed: the process that writes here has deleted it or moved it to"
+        " another data directory"
+    )
+
+
+def _moved_error(
+    topic_partition: TopicPartition, source: LogDirectory, target: str
+) -> InvalidConfigurationError:
+    return InvalidConfigurationError(
+        f"partition {topic_partition} was moved from {source.path} to {target}, which is none of"
+        f" the data directories: name it too, or read {target}/{topic_partition}"
+    )

@@ -5,8 +5,9 @@ import logging
 import pytest
 
 from logstore import TopicPartition
-from logstore.errors import InvalidConfigurationError, KafkaStorageError
+from logstore.errors import InvalidConfigurationError, KafkaStorageError, LogStoreError
 from logstore.inspect.check import Checker
+from logstore.manager.directories.directory import OpenedFolder
 from logstore.manager.directories.move_notes import MOVES_FILE, Move, read_moves, write_moves
 from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem, VirtualClock
 from logstore.storage.checkpoint.offsets import CLEANER_OFFSETS
@@ -45,7 +46,7 @@ def interrupted(place, operation, path):
 
 STOPS = {
     "noted": ("make_dirs", "-future", "here"),
-    "half copied": ("sync", ".timeindex", "here"),
+    "half copied": ("sync", "-future/00000000000000000000.timeindex", "here"),
     "copied": ("rename", "-future", "here"),
     "in its place": ("rename", "/here/a-0", "there"),
     "retired": ("remove", MOVES_FILE, "there"),
@@ -81,6 +82,59 @@ def test_a_start_finishes_or_undoes_what_a_look_only_shows(place, operation, pat
         assert records(broker)[: len(before)] == before
         assert records(broker)[-1][0] == 11
         assert broker.log("a").findings == ()
+
+
+RECORDS = "5 records"
+MOVED = (
+    "partition a-0 was moved from /mem/here to /mem/there, which is none of the data directories:"
+    " name it too, or read /mem/there/a-0"
+)
+GONE = "a-0 was removed: the process that writes here has deleted it or moved it to another data directory"
+OUTCOMES = {
+    "not noted": [RECORDS, GONE],
+    "noted": [RECORDS, MOVED],
+    "half copied": [RECORDS, MOVED],
+    "copied": [RECORDS, MOVED],
+    "in its place": [MOVED],
+    "forgotten": [MOVED],
+    "retired": [MOVED],
+}
+"""Before a step of the move and, if the source could be opened then, after the move."""
+
+
+def outcome(reader):
+    try:
+        return f"{len(records(reader))} records"
+    except LogStoreError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("stage", OUTCOMES)
+def test_a_folder_that_another_process_moves_is_not_reported_as_deleted(place, stage):
+    operation, path, _ = {"not noted": ("write", f"{MOVES_FILE}.tmp", ""), **STOPS}[stage]
+    readers, outcomes = [], []
+
+    def open_readers(each, where):
+        if each == operation and where.endswith(path) and not readers:
+            readers.append(place.open(read_only=True))
+            shown = {"dirs": [place.here], "shown": OpenedFolder(A0, "a-0"), "read_only": True}
+            try:
+                readers.append(place.open(**shown))
+                with place.open(**shown) as reader:
+                    outcomes.append(outcome(reader))
+            except InvalidConfigurationError as error:
+                outcomes.append(str(error))
+        return False
+
+    with place.filled() as broker:
+        broker.clean()
+        place.fs.rule = open_readers
+        assert move(broker, place.there).error is None
+        of_all, *of_source = map(outcome, readers)
+        for reader in readers:
+            reader.close()
+    assert of_all == RECORDS
+    assert outcomes + of_source == OUTCOMES[stage]
 
 
 def test_a_partition_is_withheld_while_its_target_is_away(place):
