@@ -426,7 +426,7 @@ class Cluster(Generic[ClockT]):
                     self._host(node, self.controller.topic(tp.topic))
                 except LogStoreError as error:  # its disk failed; the next start creates it
                     logger.warning("replica %s cannot be created: %s", tp, error)
-            elif node.id not in state.replicas and replicas.role(tp) is not None:
+            elif node.id not in state.replicas and broker.manager.registry.has(tp):
                 replicas.forget(tp)
                 self._drop(broker, tp)
 

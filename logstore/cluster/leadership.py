@@ -19,6 +19,7 @@ from logstore.errors import (
     FencedLeaderEpochError,
     LogStoreError,
     NotEnoughReplicasError,
+    OffsetOutOfRangeError,
 )
 from logstore.storage.log.epochs import UNDEFINED_END_OFFSET
 from logstore.storage.log.reader import Isolation
@@ -188,17 +189,10 @@ class Leadership:
             if (error := self._epoch_error(request.leader_epoch)) is not None:
                 self._send(follower, FetchResponse(request.number, error))
                 return
-            start_offset, end_offset = log.log_start_offset, log.log_end_offset
-            if not start_offset <= request.offset <= end_offset:
-                answer = FetchResponse(
-                    request.number,
-                    "OFFSET_OUT_OF_RANGE",
-                    log_start_offset=start_offset,
-                    log_end_offset=end_offset,
-                )
-                self._send(follower, answer)
+            if not log.log_start_offset <= request.offset <= log.log_end_offset:
+                self._send(follower, self._out_of_range(request))
                 return
-            self._note(follower, request, end_offset)
+            self._note(follower, request, log.log_end_offset)
             follower.waiting = request
         self._process.progress.emit(self.state.topic_partition)
         self._serve()
@@ -315,6 +309,8 @@ class Leadership:
                     isolation=Isolation.LOG_END,
                     min_one_message=True,
                 )
+            except OffsetOutOfRangeError:  # the log start has risen since the request arrived
+                answer = self._out_of_range(request)
             except LogStoreError as error:
                 logger.warning(
                     "%s cannot be read for broker %d: %s", self.log, follower.replica, error
@@ -330,6 +326,15 @@ class Leadership:
                     log_start_offset=log_start_offset,
                 )
             self._send(follower, answer)
+
+    def _out_of_range(self, request: FetchRequest) -> FetchResponse:
+        with self.log.lock:
+            return FetchResponse(
+                request.number,
+                "OFFSET_OUT_OF_RANGE",
+                log_start_offset=self.log.log_start_offset,
+                log_end_offset=self.log.log_end_offset,
+            )
 
     def _serve_delayed(self) -> None:
         self._is_delayed = False

@@ -272,3 +272,29 @@ def test_many_partitions_move_in_one_change():
         assert not any(each.error_code for each in answer.responses[0].partitions)
         assert len(cluster.reassignments()) == 200
         assert cluster.controller.changes == before + 1
+
+
+@pytest.mark.parametrize("on_disk", (False, True))
+def test_a_replica_that_is_removed_while_its_broker_starts_is_deleted(
+    tmp_path, on_disk, monkeypatch
+):
+    with Cluster(
+        4, clock=VirtualClock(), seed=1, data_dir=tmp_path if on_disk else None
+    ) as cluster:
+        cluster.create_topic("t", assignment=[(0, 1)])
+        cluster.append("t", value=b"v")
+        cluster.disconnect([0, 1], [2])
+        cluster.reassign(T, replicas=[1, 2])
+        cluster.kill(0)
+        started = cluster.controller.broker_started
+
+        def moved_before(broker):  # by another thread, before the broker gets the states
+            cluster.heal()
+            finish(cluster)
+            return started(broker)
+
+        monkeypatch.setattr(cluster.controller, "broker_started", moved_before)
+        cluster.restart(0)
+        cluster.clock.advance(ms=1000)
+        assert cluster.state(T).replicas == (1, 2)
+        assert [has_replica(cluster, broker) for broker in range(3)] == [False, True, True]

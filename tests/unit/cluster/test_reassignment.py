@@ -346,6 +346,23 @@ def test_throttled_replicas_are_copied_slowly(cluster):
     assert 8000 < cluster.clock.now_ms() - begun_ms < 14_000
 
 
+@pytest.mark.parametrize("on_disk", (False, True))
+def test_the_log_start_may_rise_above_a_throttled_replica(tmp_path, on_disk):
+    with cluster_of(data_dir=tmp_path if on_disk else None) as cluster:
+        cluster.create_topic("t", assignment=[(0, 1)])
+        fill(cluster, 100, size=1000)
+        cluster.alter_broker_configs({"leader.replication.throttled.rate": "10000"}, brokers=[0])
+        cluster.alter_configs("t", {"leader.replication.throttled.replicas": "0:2"})
+        cluster.replicas(0).fetch_max_bytes = 5000
+        cluster.reassign(T, replicas=[2, 0])
+        cluster.clock.advance(seconds=3)  # the leader holds the follower's next request back
+        follower = cluster.brokers[2].log(T)
+        assert 0 < follower.log_end_offset < 60
+        cluster.delete_records({T: 60})
+        finish(cluster)
+        assert (follower.log_start_offset, follower.log_end_offset) == (60, 100)
+
+
 def test_appends_do_not_add_tasks_for_a_throttled_replica(cluster, monkeypatch):
     fill(cluster, 100, size=1000)
     cluster.alter_broker_configs({"leader.replication.throttled.rate": "1000"}, brokers=[0])
