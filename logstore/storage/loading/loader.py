@@ -230,10 +230,9 @@ class LogLoader:
             is_index = kind in SEGMENT_SUFFIXES and kind != LOG_SUFFIX
             if is_index and (LOG_SUFFIX, base_offset) not in present:
                 self.files.remove(path, "removed_leftover", "an index without its .log")
-        for kind, base_offset in sorted(present):
-            if kind == LOG_SUFFIX:
-                segment = LogSegment(self.runtime, self.directory, base_offset, self.config)
-                self.segments.add(segment)
+        bases = sorted(base_offset for kind, base_offset in present if kind == LOG_SUFFIX)
+        open_segment = partial(LogSegment, self.runtime, self.directory, config=self.config)
+        self.segments.replace(map(open_segment, bases), ())
         for segment in self.segments:
             kinds = {kind for kind in SEGMENT_SUFFIXES if (kind, segment.base_offset) in present}
             if INDEX_SUFFIX in kinds and TIME_INDEX_SUFFIX not in kinds:
