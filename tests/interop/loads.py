@@ -111,10 +111,9 @@ def kafka_python(bootstrap: str) -> None:
 
 def transactions(bootstrap: str) -> None:
     """Write transactions with librdkafka; every fourth is aborted."""
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import KafkaError, KafkaException, Producer
 
     options = {"transactional.id": "payments", "transaction.timeout.ms": 60_000}
-    producer = Producer({"bootstrap.servers": bootstrap, **_CONFLUENT, **options})
 
     def until_done(call) -> bool:
         """Repeat a call after retriable errors; return False if the transaction must abort."""
@@ -130,7 +129,27 @@ def transactions(bootstrap: str) -> None:
                 raise
             return True
 
-    assert until_done(producer.init_transactions)
+    def started() -> Producer:
+        producer = Producer({"bootstrap.servers": bootstrap, **_CONFLUENT, **options})
+        assert until_done(producer.init_transactions)
+        return producer
+
+    def aborted(producer: Producer) -> Producer:
+        """Abort the transaction; return the producer for the next one.
+
+        If the coordinator ends before it has answered AddPartitionsToTxn, librdkafka sends EndTxn
+        without knowing whether a transaction is open. If none is, the error is fatal.
+        """
+        try:
+            assert until_done(producer.abort_transaction)
+        except KafkaException as error:
+            reason = error.args[0]
+            if not (reason.fatal() and reason.code() == KafkaError.INVALID_TXN_STATE):
+                raise
+            return started()
+        return producer
+
+    producer = started()
     for number in _numbers():
         values = [f"payment:{number}:{each}" for each in range(5)]
         producer.begin_transaction()
@@ -138,7 +157,7 @@ def transactions(bootstrap: str) -> None:
             producer.produce(PAID, value.encode(), partition=each % 2)
         is_committed = number % 4 != 3 and until_done(producer.commit_transaction)
         if not is_committed:
-            assert until_done(producer.abort_transaction)
+            producer = aborted(producer)
         _print("committed" if is_committed else "aborted", values)
 
 
