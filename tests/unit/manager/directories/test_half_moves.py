@@ -89,7 +89,10 @@ MOVED = (
     "partition a-0 was moved from /mem/here to /mem/there, which is none of the data directories:"
     " name it too, or read /mem/there/a-0"
 )
-GONE = "a-0 was removed: the process that writes here has deleted it or moved it to another data directory"
+GONE = (
+    "a-0 was removed: the process that writes here has deleted it or moved it to another data"
+    " directory"
+)
 OUTCOMES = {
     "not noted": [RECORDS, GONE],
     "noted": [RECORDS, MOVED],
