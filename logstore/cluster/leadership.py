@@ -19,6 +19,7 @@ from logstore.errors import (
     FencedLeaderEpochError,
     LogStoreError,
     NotEnoughReplicasError,
+    NotLeaderForPartitionError,
     OffsetOutOfRangeError,
 )
 from logstore.storage.log.epochs import UNDEFINED_END_OFFSET
@@ -125,8 +126,8 @@ class Leadership:
         self.followers = followers
         for replica in sorted(self._early.keys() & followers.keys()):
             early = self._early.pop(replica)
-            answer = FetchResponse(early.number, "NOT_LEADER_OR_FOLLOWER")
-            self._send(followers[replica], answer)
+            answer = FetchResponse(early.number, NotLeaderForPartitionError.kafka_error)
+            self._send(replica, answer)
 
     def end(self) -> None:
         """Stop being the leader. The caller must hold the log's lock."""
@@ -174,23 +175,23 @@ class Leadership:
         """Update a follower's progress. Respond now, or when there is news."""
         log = self.log
         with log.lock:
-            if self._is_over:
-                return
+            error = self._role_error(request.leader_epoch)
             follower = self.followers.get(request.replica)
+            if follower is not None:
+                if request.number < follower.number:
+                    return  # the follower has already sent a newer request
+                follower.number = request.number
+                follower.waiting = follower.refused_epoch = None
+            if error is not None:
+                self._send(request.replica, FetchResponse(request.number, error))
+                return
             if follower is None:
                 # A reassignment has removed the replica, or has added it and the new state has not
                 # arrived yet. In that case, it must fetch again, because it may have restarted.
                 self._early[request.replica] = request
                 return
-            if request.number < follower.number:
-                return  # the follower has already sent a newer request
-            follower.number = request.number
-            follower.waiting = follower.refused_epoch = None
-            if (error := self._epoch_error(request.leader_epoch)) is not None:
-                self._send(follower, FetchResponse(request.number, error))
-                return
             if not log.log_start_offset <= request.offset <= log.log_end_offset:
-                self._send(follower, self._out_of_range(request))
+                self._send(request.replica, self._out_of_range(request))
                 return
             self._note(follower, request, log.log_end_offset)
             follower.waiting = request
@@ -219,9 +220,7 @@ class Leadership:
         """Respond to a follower with the end offset of an epoch."""
         log = self.log
         with log.lock:
-            if self._is_over:
-                return
-            error = self._epoch_error(request.leader_epoch)
+            error = self._role_error(request.leader_epoch)
             found = UNDEFINED_END_OFFSET
             if error is None:
                 found = log.epochs.end_offset_for(request.epoch, log.log_end_offset)
@@ -233,7 +232,14 @@ class Leadership:
             lambda peer: peer.on_epoch_response(tp, answer),
         )
 
-    def _epoch_error(self, epoch: int) -> str | None:
+    def _role_error(self, epoch: int) -> str | None:
+        """Return the error for a request with a leader epoch, or None.
+
+        Without a response, a follower that has received a newer state than this broker would not
+        send another request.
+        """
+        if self._is_over:
+            return NotLeaderForPartitionError.kafka_error
         own = self.state.leader_epoch
         if epoch == own:
             return None
@@ -325,7 +331,7 @@ class Leadership:
                     high_watermark=high_watermark,
                     log_start_offset=log_start_offset,
                 )
-            self._send(follower, answer)
+            self._send(follower.replica, answer)
 
     def _out_of_range(self, request: FetchRequest) -> FetchResponse:
         with self.log.lock:
@@ -340,10 +346,10 @@ class Leadership:
         self._is_delayed = False
         self._serve()
 
-    def _send(self, follower: FollowerState, answer: FetchResponse) -> None:
+    def _send(self, replica: int, answer: FetchResponse) -> None:
         tp = self.state.topic_partition
         self._process.send(
-            follower.replica,
+            replica,
             "Fetch-response",
             lambda peer: peer.on_fetch_response(tp, answer),
         )

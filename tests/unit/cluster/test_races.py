@@ -1,11 +1,13 @@
 """Threads of a cluster that overtake each other: states, deletions, appends and stops."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
 from logstore import Cluster, OffsetAndMetadata, TopicPartition, VirtualClock
 from logstore.cluster.leadership import Leadership
+from logstore.cluster.replicas import Replicas
 from logstore.cluster.wire import ClusterListeners
 from logstore.coordinator.groups.coordinator import GroupCoordinator
 from logstore.coordinator.markers import write_markers
@@ -298,3 +300,40 @@ def test_a_replica_that_is_removed_while_its_broker_starts_is_deleted(
         cluster.clock.advance(ms=1000)
         assert cluster.state(T).replicas == (1, 2)
         assert [has_replica(cluster, broker) for broker in range(3)] == [False, True, True]
+
+
+@pytest.mark.parametrize("name", ("on_epoch", "on_fetch"))
+def test_a_request_that_arrives_while_the_leader_begins_a_new_epoch_is_answered(
+    cluster, monkeypatch, name
+):
+    cluster.append("t", value=b"v")  # otherwise, followers do not ask for the end of an epoch
+    former = cluster.replicas(0).role(T)
+    cluster.reassign(T, replicas=[0, 1, 2])
+    finish(cluster)
+    cluster.reassign(T, replicas=[0, 1])
+    finish(cluster)
+    assert cluster.replicas(0).role(T) is not former
+    cluster.kill(1)
+    answer, late = getattr(Replicas, name), []
+
+    def looked_up_before(replicas, topic_partition, request):
+        if late:
+            answer(replicas, topic_partition, request)
+        else:
+            late.append(request)
+            getattr(former, name)(request)
+
+    monkeypatch.setattr(Replicas, name, looked_up_before)
+    cluster.restart(1)
+    assert cluster.run_until(lambda: cluster.state(T).isr == (0, 1), timeout=60_000)
+    assert late
+
+
+def test_a_fetch_in_a_newer_epoch_is_not_kept_for_a_replica_that_is_added_later(cluster):
+    moving, _ = cluster.controller.reassign({T: [0, 1, 2]})  # by a thread that stops here
+    cluster._host_moved(T)
+    (state,) = moving
+    newer = replace(state, leader_epoch=state.leader_epoch + 1)
+    cluster._nodes[2].replicas.apply([newer])
+    cluster.clock.advance(ms=10)
+    assert cluster.replicas(0).role(T)._early == {}
