@@ -23,12 +23,12 @@ MINUTES = float(os.environ.get("LOGSTORE_BESIDE_MINUTES", "10"))
 SEED = os.environ.get("LOGSTORE_BESIDE_SEED")
 
 
-DELETED = re.compile(r"v\d+-0 was removed: the process that writes here has deleted it")
+DELETED = re.compile(r"v\d+-0 was removed: another process has deleted it")
 """Output of a command over all topics if a topic is deleted while it runs."""
 
 MOVED = re.compile(
     r"error: (partition \S+ was moved from \S+ to \S+, which is none of"
-    r"|(kept|events|mixed)-\d was removed: the process that writes here has deleted it or moved it"
+    r"|(kept|events|mixed)-\d was removed: another process has deleted it or moved it"
     r"|\S+: no such file or directory)"
 )
 """Output of a command about a partition directory that the writer moves while it runs."""

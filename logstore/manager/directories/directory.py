@@ -19,6 +19,7 @@ from logstore.errors import (
     KafkaStorageError,
     LogStoreError,
     SegmentOverflowError,
+    UnknownTopicOrPartitionError,
     UnsupportedFormatError,
 )
 from logstore.manager.directories.move_notes import MOVES_FILE, Move, read_moves, write_moves
@@ -219,6 +220,7 @@ class LogDirectory:
         except OSError as error:
             self.go_offline(f"cannot open: {error}")
         self.fresh = not self.partitions
+        self._listed = frozenset(self.partitions)
 
     def _open(self) -> None:
         fs = self.runtime.fs
@@ -398,11 +400,22 @@ class LogDirectory:
 
         A read-only partition is reopened as long as another process changes it. A `replicated`
         partition starts at its stored high watermark.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+            Another process deleted or moved the partition since this directory was opened.
         """
         from logstore.storage.loading.loader import open_log
         from logstore.storage.loading.request import LoadRequest
 
         folder = self.partition_path(topic_partition)
+        if (
+            self.read_only
+            and topic_partition in self._listed
+            and not self.has_folder(topic_partition)
+        ):
+            raise UnknownTopicOrPartitionError(f"{folder} was deleted or moved")
         reached_offset = self.high_watermarks.get(topic_partition, 0)
 
         def store_reached_offset(offset: int) -> None:

@@ -353,7 +353,7 @@ def find_folder(
         if (target := directory.target_of_move(topic_partition)) is not None:
             raise _moved_error(topic_partition, directory, target)
     raise UnknownTopicOrPartitionError(
-        f"{topic_partition} was removed: the process that writes here has deleted it or moved it to"
+        f"{topic_partition} was removed: another process has deleted it or moved it to"
         " another data directory"
     )
 

@@ -89,10 +89,7 @@ MOVED = (
     "partition a-0 was moved from /mem/here to /mem/there, which is none of the data directories:"
     " name it too, or read /mem/there/a-0"
 )
-GONE = (
-    "a-0 was removed: the process that writes here has deleted it or moved it to another data"
-    " directory"
-)
+GONE = "a-0 was removed: another process has deleted it or moved it to another data directory"
 OUTCOMES = {
     "not noted": [RECORDS, GONE],
     "noted": [RECORDS, MOVED],
@@ -138,6 +135,15 @@ def test_a_folder_that_another_process_moves_is_not_reported_as_deleted(place, s
             reader.close()
     assert of_all == RECORDS
     assert outcomes + of_source == OUTCOMES[stage]
+
+
+def test_a_folder_that_was_moved_is_not_read_as_empty_after_the_writer_has_closed(place):
+    writer = place.filled()
+    shown = {"dirs": [place.here], "shown": OpenedFolder(A0, "a-0"), "read_only": True}
+    with place.open(read_only=True) as of_all, place.open(**shown) as of_source:
+        assert move(writer, place.there).error is None
+        writer.close()
+        assert [outcome(reader) for reader in (of_all, of_source)] == ["10 records", GONE]
 
 
 def test_a_partition_is_withheld_while_its_target_is_away(place):

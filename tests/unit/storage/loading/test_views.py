@@ -306,7 +306,7 @@ def test_a_partition_that_is_deleted_during_a_load_is_reported_as_deleted():
         scene.writer.delete_topic("t")
         with pytest.raises(
             UnknownTopicOrPartitionError,
-            match="t-0 was removed: the process that writes here has deleted it or moved it",
+            match="t-0 was removed: another process has deleted it or moved it",
         ):
             reader.read("t")
 
