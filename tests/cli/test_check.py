@@ -48,7 +48,7 @@ def test_findings_are_lines_and_errors_exit_with_1(run, golden):
         ["warning", "checkpoint_unknown_partition", "1"],
         ["info", "foreign_file", "1"],
     ]
-    assert lines[2].endswith("  a batch's CRC does not match")
+    assert lines[2].endswith("  the CRC of a batch does not match")
     assert lines[5] == ""
     assert lines[6].startswith(f"error   crc: {directory}/{LAST} at position 0 (offset 293): ")
     assert lines[7] == (
@@ -72,8 +72,8 @@ def test_findings_beyond_the_limit_are_counted(run, golden):
     shown = run("check", directory)
     assert len(shown.stdout.splitlines()) == 3 + 3 + 100 + 100 + 1 + 2 + 1
     assert shown.stdout.splitlines()[2:4] == [
-        "warning   checkpoint_duplicate            149  a checkpoint names a partition twice",
-        "warning   checkpoint_unknown_partition    150  a checkpoint names a partition that does"
+        "warning   checkpoint_duplicate            149  a checkpoint lists a partition twice",
+        "warning   checkpoint_unknown_partition    150  a checkpoint lists a partition that does"
         " not exist",
     ]
     assert shown.stdout.splitlines()[-1].endswith(": 299 warnings, 1 info")
@@ -106,7 +106,7 @@ def test_findings_as_json(run, golden):
         "text",
     ]
     crc = found["findings"][0]
-    assert (crc["code"], crc["text"]) == ("check.crc", "a batch's CRC does not match")
+    assert (crc["code"], crc["text"]) == ("check.crc", "the CRC of a batch does not match")
     assert crc["values"] == {"expected": crc["expected"], "found": crc["found"]}
     assert run("check", directory, "--format", "jsonl", code=1).jsonl == found["findings"]
 

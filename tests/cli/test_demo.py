@@ -462,7 +462,7 @@ def test_a_story_ends_if_its_topic_is_not_cleaned(story: Story) -> None:
     with pytest.raises(RuntimeError) as raised:
         story.clean_when_due()
     assert str(raised.value) == (
-        "the topic was not cleaned by day 15: data from offset 0 on is younger than"
+        "the topic was not cleaned by day 15: data at or above offset 0 is younger than"
         " min.compaction.lag.ms 99d"
     )
     assert story.day == 15

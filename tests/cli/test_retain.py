@@ -92,7 +92,7 @@ def test_kept_segments_are_listed_with_the_reason(run, events):
     first, second, third = report["kept"]
     assert (first["base_offset"], first["expires_at_ms"]) == (0, JAN_1 + 8 * DAY_MS + 1)
     assert "within retention.ms" in first["reason"]
-    assert second["reason"] == third["reason"] == "the older segment 0 is retained"
+    assert second["reason"] == third["reason"] == "the earlier segment 0 is retained"
     assert {each["delayed_by_merging"] for each in report["kept"]} == {False}
 
 
@@ -109,7 +109,7 @@ def test_table_of_a_dry_run(run, events):
         "its newest record (2024-01-04 00:00:00.000Z) is 6d 6h old, within retention.ms 7d;"
         " expires at 2024-01-11 00:00:00.001Z, in 18h 1ms"
     )
-    assert third.endswith("the older segment 2 is retained")
+    assert third.endswith("the earlier segment 2 is retained")
     assert blank == ""
     assert total == "1 segment would be deleted, 220 B freed; 2 left, 440 B (nothing was changed)"
 
@@ -133,7 +133,7 @@ def test_configs_of_the_run_are_not_kept(run, events):
     report = run("retain", "--dry-run", *limit, "--now", day(31), "--format", "json").json
     assert removed(report) == [(0, "retention.bytes")]
     assert report["removed"][0]["reason"] == (
-        "260 bytes exceed retention.bytes 400, at least its 220"
+        "the log exceeds retention.bytes 400 by 260 bytes, at least the segment's 220"
     )
     configs = run("topic", "describe", "events", "--format", "json").json["configs"]
     assert configs["retention.bytes"] == {"value": "-1", "origin": "default"}
@@ -156,7 +156,7 @@ def test_compacted_topics_lose_only_segments_below_the_log_start(run, events):
     [kept] = report["kept"]
     assert kept["topic"] == "users"
     assert kept["expires_at_ms"] is None
-    assert "does not delete" in kept["reason"]
+    assert "does not include delete" in kept["reason"]
 
 
 def test_expiry_delayed_by_merging_is_explained(run):

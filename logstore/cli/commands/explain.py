@@ -253,7 +253,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
         is_rolled = any(gate.gate == "active_segment" and not gate.open for gate in each.gates)
         cleaner = "logstore broker" if is_rolled else "cleaner"
         yield (
-            f"  a running {cleaner} would clean it from {format_time(each.opens_at_ms)} on,"
+            f"  a running {cleaner} would clean it at {format_time(each.opens_at_ms)},"
             f" in {format_span(each.opens_at_ms - now_ms)}"
         )
 
@@ -268,13 +268,14 @@ def _notes(each: PartitionExplanation) -> Iterator[str]:
     for remedy in pressing:
         yield ""
         name = words("condition", remedy.gate)
-        yield from wrapped(f"not {name}: {sentences(remedy.causes)}", "", "bold")
-        label = "what helps (one is enough)" if len(remedy.cures) > 1 else "what helps"
+        yield from wrapped(f"not met ({name}): {sentences(remedy.causes)}", "", "bold")
+        label = "remedies (one is enough)" if len(remedy.cures) > 1 else "remedy"
         yield from wrapped(f"{label}: {sentences(remedy.cures, '; or ')}", "  ")
     active = each.active_segment
     ways = [sentence(closing.reason) for closing in active.closings]
     if ways and not any(remedy.gate == "active_segment" for remedy in each.remedies):
-        name = f"active segment {active.base_offset} ({format_size(active.size_bytes)}) closes with"
+        size = format_size(active.size_bytes)
+        name = f"active segment {active.base_offset} ({size}) is rolled by"
         yield from bullet_list(name, ways)
     if each.tombstones is not None and each.tombstones.records:
         name = plural(each.tombstones.records, "tombstone")

@@ -109,7 +109,7 @@ def _cleaned(verdict: Verdict, total: str) -> Iterator[str]:
         )
         yield f"{frees} {at_most}{format_size(most)} of {total}{records}"
     else:
-        yield f"no bytes of {total} are freed now"
+        yield f"frees none of {total} now"
     if rolled != most:
         is_exact = verdict.frees_bytes_if_rolled is not None
         bound = "" if is_exact else "at most "

@@ -47,9 +47,9 @@ export function Explanation({ item, nowMs }) {
         <div class="remedies">
           ${remedies.map((remedy) => html`
             <div key=${remedy.gate} class="remedy">
-              <h3>Not ${words("condition", remedy.gate)}</h3>
+              <h3>Not met: ${words("condition", remedy.gate)}</h3>
               <p>${renderAll(remedy.causes)}.</p>
-              <p><strong>What helps${remedy.cures.length > 1 && " (one is enough)"}:</strong> ${renderAll(remedy.cures, "; or ")}.</p>
+              <p><strong>${remedy.cures.length > 1 ? "Remedies (one is enough)" : "Remedy"}:</strong> ${renderAll(remedy.cures, "; or ")}.</p>
             </div>
           `)}
         </div>
@@ -63,7 +63,7 @@ export function Explanation({ item, nowMs }) {
       </details>
 
       ${closings.length > 0 && html`
-        <h3>The active segment ${formatCount(active.base_offset)} (${formatBytes(active.size_bytes)}) closes with</h3>
+        <h3>The active segment ${formatCount(active.base_offset)} (${formatBytes(active.size_bytes)}) is rolled by</h3>
         <ul class="plain-list">${closings.map((closing) => html`<li>${render(closing)}</li>`)}</ul>
       `}
       ${tombstones?.records > 0 && html`

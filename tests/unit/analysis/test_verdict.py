@@ -466,7 +466,7 @@ REMOVED = Retention(2, 2048, BY_TIME)
         (
             of("waiting", frees_bytes_at_most=0),
             *((0, 4096), ("0 B", "≤ 4.0 KiB"),
-              "waiting: no bytes of 8.0 KiB are freed now; at most 4.0 KiB if"
+              "waiting: frees none of 8.0 KiB now; at most 4.0 KiB if"
               " the active segment is rolled; R"),
         ),
         (

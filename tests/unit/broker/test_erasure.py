@@ -110,7 +110,7 @@ def test_a_transaction_that_no_coordinator_knows_stays_open(broker):
     for offset, place in places_of(broker).items():
         assert (place.earliest_ms, place.latest_ms) == (None, None)
         if offset != 1:
-            assert "no coordinator here knows it" in place.rule
+            assert "no coordinator in this directory knows it" in place.rule
     broker.clock.advance(days=1)
     assert set(places_of(broker)) == {0, 1, 2, 3}
 

@@ -90,7 +90,7 @@ def test_tombstones_are_counted_by_their_horizons(broker):
     )
     text = text_of(found.tombstone_reasons)
     assert "1 has no delete horizon yet" in text
-    assert "2 are past the horizon" in text
+    assert "2 are past the delete horizon" in text
 
 
 def test_a_due_pass_that_ends_before_tombstones_does_not_report_them(broker):

@@ -129,7 +129,10 @@ def test_json_has_code_values_and_text():
     assert Reason.of("cause.unknown_transaction", offset=7).to_json() == {
         "code": "cause.unknown_transaction",
         "values": {"offset": 7},
-        "text": "a transaction is open since offset 7: nothing from there on is cleaned",
+        "text": (
+            "a transaction has been open since offset 7; data at or above this offset cannot be"
+            " cleaned"
+        ),
     }
 
 

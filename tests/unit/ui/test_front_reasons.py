@@ -90,7 +90,7 @@ def test_an_explanation_shows_the_sentences_of_the_command_line(front, broker):
     assert explained.tombstone_reasons
     for reason in (*reasons, *explained.tombstone_reasons):
         assert reason.text in shown, reason.code
-    assert "Not old enough" in shown
+    assert "Not met: old enough" in shown
 
 
 def test_retention_shows_the_reason_of_each_segment(front, broker):

@@ -49,7 +49,7 @@ def verdict(state, *, exact=False, now=0, rolled=0, records=None, retention=NOTH
         (
             verdict("not_compacted", now=KIB, retention=EXPIRED),
             "Not compacted. Retention would remove 1 segment, 1.0 KiB of 4.0 KiB"
-            " (retention.ms=1h; the active segment too, so the log ends up empty).",
+            " (retention.ms=1h; the active segment is deleted too, which leaves the log empty).",
         ),
         (verdict("unknown", now=KIB), "The number of reclaimable bytes is unknown."),
         (

@@ -108,7 +108,7 @@ def test_s088_without_delete_only_the_log_start_counts(world):
     decision = log.delete_old_segments()
     assert removed(decision) == []
     assert decision.kept[0].reason == (
-        "not all of it is below the log start 0; cleanup.policy compact does not delete"
+        "it ends above the log start offset 0; cleanup.policy compact does not include delete"
     )
     assert log.offsets.maybe_increment_log_start_offset(5)
     assert removed(log.delete_old_segments()) == [(0, LOG_START)]
@@ -117,7 +117,7 @@ def test_s088_without_delete_only_the_log_start_counts(world):
     log.set_config(LogConfig(cleanup_policy=(), retention_ms=0, segment_index_bytes=4000))
     decision = log.delete_old_segments()
     assert removed(decision) == [], "nor does an empty policy delete"
-    assert decision.kept[0].reason.endswith("cleanup.policy (empty) does not delete")
+    assert decision.kept[0].reason.endswith("cleanup.policy (empty) does not include delete")
 
 
 def test_s089_segments_above_the_high_watermark_are_retained(world):
@@ -126,7 +126,7 @@ def test_s089_segments_above_the_high_watermark_are_retained(world):
     log.offsets.set_high_watermark(0)
     decision = log.delete_old_segments()
     assert removed(decision) == []
-    assert decision.kept[0].reason.count("the high watermark 0 is below its end 5") == 1
+    assert decision.kept[0].reason.count("its end 5 is above the high watermark 0") == 1
     for watermark in range(25, 31):
         log.offsets.set_high_watermark(watermark)
         log.delete_old_segments()
@@ -233,7 +233,7 @@ def test_a_future_record_keeps_its_segment_and_all_after_it(world):
     reason = Reason.of("retention.record_in_future", newest_at_ms=future, span_ms=5 * DAY)
     assert reason in kept[0].reasons
     assert kept[0].expires_at_ms == future + 7 * DAY + 1
-    assert kept[1].reason == "the older segment 2 is retained"
+    assert kept[1].reason == "the earlier segment 2 is retained"
     assert kept[1].expires_at_ms is None
 
 
@@ -286,7 +286,7 @@ def test_an_expiry_that_the_high_watermark_delays_has_no_time(world):
     log.offsets.set_high_watermark(1)
     kept = log.retention_decision().kept[0]
     assert kept.expires_at_ms is None
-    assert kept.reason == "the high watermark 1 is below its end 2"
+    assert kept.reason == "its end 2 is above the high watermark 1"
 
 
 def test_deciding_touches_no_file(world):

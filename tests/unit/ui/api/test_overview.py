@@ -316,7 +316,7 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
                     "reason": {
                         "code": "verdict.due",
                         "values": {},
-                        "text": "will be cleaned with the next pass",
+                        "text": "will be cleaned by the next pass",
                     },
                     "since_ms": broker.clock.now_ms(),
                     "helps": ["logstore clean users --partition 0"],
