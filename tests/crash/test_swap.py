@@ -16,7 +16,7 @@ from tests.crash.journal import (
     open_broker,
     stored,
 )
-from tests.crash.scenarios import prepare_segments
+from tests.crash.scenarios import clean_in_groups, clean_to_nothing, prepare_segments
 from tests.crash.session import Session
 from tests.support.world.builders import bases_of
 from tests.support.world.crashes import modes
@@ -74,6 +74,23 @@ def test_the_scenario_is_as_the_others_take_it(whole):
     (cleaning,) = partition.cleanings
     assert (cleaning.before, cleaning.after) == (BEFORE, AFTER)
     assert (cleaning.bases_before, cleaning.bases_after) == ([0, 4, 8], [0, 8])
+
+
+@pytest.mark.parametrize("scenario", (two_into_one, clean_to_nothing, clean_in_groups))
+def test_each_step_of_a_swap_is_durable_before_the_next(scenario):
+    """If the power fails after the first rename of a step, no other name is lost."""
+    fs, _ = run(scenario)
+    first: dict[str, int] = {}
+    for operation in fs.operations:
+        if operation.kind is Kind.RENAME and A_LOG in operation.target:
+            first.setdefault(operation.target.rpartition("/")[2], operation.number)
+    assert list(first) == [A_LOG + SWAP_SUFFIX, A_LOG + DELETED_SUFFIX, A_LOG]
+    names = {
+        name: run(scenario, crash_at=number)[0].pending_names for name, number in first.items()
+    }
+    # Renames to `.swap` begin with the highest segment, which has three files.
+    highest = 3 if scenario is clean_in_groups else 0
+    assert list(names.values()) == [highest + 1, 1, 1]
 
 
 def test_s192_crash_with_cleaned_files_complete_and_nothing_renamed(whole):

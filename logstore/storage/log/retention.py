@@ -156,7 +156,8 @@ def decide_retention(
     rules : sequence of RetentionRule
         Rules to apply, in order. Without `delete` in the policy, only the log start rule applies.
     first_dirty_offset : int
-        End of the cleaned section, only used for `delayed_by_merging`.
+        End of the cleaned section, only used for `delayed_by_merging`. 0 if the log is not
+        compacted.
 
     Notes
     -----
@@ -340,7 +341,7 @@ def _with_expiry(
         return verdict
     verdict = verdict._replace(expires_at_ms=expires_at)
     # A segment that was never cleaned was never merged.
-    if not config.compact or segment.base_offset >= first_dirty_offset:
+    if segment.base_offset >= first_dirty_offset:
         return verdict
     oldest = INT64_MAX
     with suppress(CorruptRecordError, UnsupportedFormatError):  # only for `delayed_by_merging`

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 
-from logstore import Broker, VirtualClock
+from logstore import Broker, TopicPartition, VirtualClock
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.errors import (
     CleaningAbortedError,
@@ -176,6 +177,50 @@ def test_a_pass_that_is_closed_stores_its_first_dirty_offset(written: list[int])
         next(steps)
     assert written == [20]
     assert_only_this_partition_is_affected(broker)
+
+
+@pytest.mark.parametrize("dry_run", (False, True))
+def test_a_pass_shows_its_step_unless_it_is_a_dry_run(*, dry_run: bool) -> None:
+    broker = dirty_broker()
+    log, cleaner = broker.log("users"), broker.cleaner
+    with closing(cleaner.run_pass(log, cleaner.chooser.state_of(log), dry_run=dry_run)) as steps:
+        for step in steps:
+            assert cleaner.under_way == ({} if dry_run else {USERS: step})
+    assert_only_this_partition_is_affected(broker)
+
+
+def test_a_pass_reads_segments_that_are_removed_after_its_first_step() -> None:
+    broker = dirty_broker()
+    log, cleaner = broker.log("users"), broker.cleaner
+    steps = cleaner.run_pass(log, cleaner.chooser.state_of(log))
+    next(steps)
+    log.raise_log_start(20)
+    assert log.segments.first.base_offset == 20
+    list(steps)
+    assert cleaner_checkpoint(broker) == {USERS: 40}
+    assert not log.is_offline
+
+
+def test_the_log_is_locked_while_a_pass_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = dirty_broker()
+    log, cleaner = broker.log("users"), broker.cleaner
+    state = cleaner.chooser.state_of(log)
+    of, was_locked = cleaner.checkpoints.of, []
+
+    def try_to_lock() -> bool:
+        if not log.lock.acquire(blocking=False):
+            return False
+        log.lock.release()
+        return True
+
+    def read(topic_partition: TopicPartition) -> int | None:
+        with ThreadPoolExecutor(1) as thread:
+            was_locked.append(not thread.submit(try_to_lock).result())
+        return of(topic_partition)
+
+    monkeypatch.setattr(cleaner.checkpoints, "of", read)
+    assert isinstance(cleaner.clean(log, state), CleanerStats)
+    assert was_locked == [True]
 
 
 def test_a_pass_that_did_not_begin_stores_nothing(

@@ -6,6 +6,7 @@ from logstore import Broker, VirtualClock
 from logstore.cluster import cluster as cluster_module
 from logstore.faults.disk import FaultyDisk
 from logstore.faults.rules import Faults
+from logstore.names import PRODUCER_IDS_FILE
 from logstore.runtime import DiskFileSystem
 from tests.support.world.former_coordinators import (
     COMPLETE,
@@ -39,6 +40,13 @@ def test_groups_and_transactions_are_those_of_before(directories, name):
             "broker-2",
             "controller",
         ]
+
+
+def test_a_directory_without_a_file_of_producer_ids_is_migrated(directories):
+    (directories / "complete" / "coordinator" / PRODUCER_IDS_FILE).unlink()
+    with opened(directories / "complete") as cluster:
+        assert settled(cluster) == (OFFSETS, COMPLETE)
+        assert coordinator_of(cluster, "x").new_producer_id() == 2  # 0 and 1 are in use
 
 
 @pytest.mark.parametrize("commit", (True, False))

@@ -4,7 +4,8 @@ import pytest
 
 from logstore.errors import CorruptCheckpointError
 from logstore.inspect.check import INFO, Checker
-from logstore.manager.directories.move_notes import MOVES_FILE
+from logstore.manager.directories.move_notes import MOVES_FILE, read_moves
+from tests.support.world.brokers import write_file
 from tests.unit.manager.directories import test_half_moves
 from tests.unit.manager.directories.test_half_moves import interrupted
 
@@ -35,6 +36,20 @@ def test_a_damaged_file_fails_the_start_and_is_reported_by_the_verifier(place, t
         place.open()
     for found in (Checker(place.fs).data_dirs([place.here]), Checker(place.fs).path(path)):
         assert [(each.check, each.path) for each in found] == [("moves_file", path)]
+
+
+def test_an_unknown_version_names_the_file_and_both_versions(place):
+    place.filled().close()
+    write_file(place.fs, f"{place.here}/{MOVES_FILE}", b'{"version": 2, "moves": {}}')
+    with pytest.raises(CorruptCheckpointError) as refused:
+        read_moves(place.fs, place.here, 1000)
+    error = refused.value
+    assert (error.path, error.check, error.expected, error.found) == (
+        f"{place.here}/{MOVES_FILE}",
+        "version",
+        1,
+        2,
+    )
 
 
 def test_the_verifier_distinguishes_a_leftover_folder_from_a_duplicate(place):

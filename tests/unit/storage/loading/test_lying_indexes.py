@@ -18,9 +18,9 @@ COMMITTED = Isolation.READ_COMMITTED
 RECORDS = 60
 
 
-def written(world):
-    """Write a log of several segments with an entry for nearly every batch; return its files."""
-    log = world.log(**SMALL)
+def written(world, config=SMALL):
+    """Write a log of several segments, with an entry for nearly every batch; return its files."""
+    log = world.log(**config)
     fill(log, RECORDS)
     log.close()
     files = world.files()
@@ -85,10 +85,13 @@ def test_every_read_is_right_and_the_index_is_rebuilt(world, caplog, lie):
     assert caplog.records == []
 
 
-def test_a_rebuilt_index_is_written_when_the_log_is_closed(world):
-    files = written(world)
+@pytest.mark.parametrize("index_interval_bytes", (60, 72))
+def test_a_rebuilt_index_is_written_when_the_log_is_closed(world, index_interval_bytes):
+    """It has the same entries, also if each batch from offset 10 on is as long as the interval."""
+    config = SMALL | {"index_interval_bytes": index_interval_bytes}
+    files = written(world, config)
     world.put(changed(files, ".index", LIES["a byte too far"]))
-    log = world.log(**SMALL)
+    log = world.log(**config)
     read_everywhere(log)
     log.close()
     after = world.files()

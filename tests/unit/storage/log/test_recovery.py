@@ -9,7 +9,8 @@ from logstore.errors import (
     SegmentOverflowError,
     UnsupportedFormatError,
 )
-from logstore.record.batch import RecordBatch
+from logstore.record.batch import RecordBatch, build_batch
+from logstore.record.records import Record
 from logstore.storage.log.epochs import EpochEntry, LeaderEpochCache
 from logstore.storage.log.recovery import has_aborted_transaction, replay_batches
 from logstore.storage.producers.state import ProducerStateManager
@@ -254,3 +255,26 @@ def test_a_contradiction_of_a_transaction_has_the_position_of_its_batch(world):
     with pytest.raises(CorruptRecordError) as refused:
         replay_batches(segment, state, 0, 3)
     assert (refused.value.position, refused.value.check) == (len(data), "transaction_state")
+
+
+def test_a_control_record_without_a_valid_key_has_the_position_of_its_batch(world):
+    data = data_batch(0, 0, producer_id=5)
+    marker = build_batch(
+        [Record(1, 5, b"\0\0\0", b"")],
+        producer_id=5,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+    segment = world.segment(0)
+    for each in (data, marker):
+        append(segment, each)
+    state = ProducerStateManager(world.fs, world.directory, TopicPartition("t", 0))
+    with pytest.raises(CorruptRecordError) as refused:
+        replay_batches(segment, state, 0, 2)
+    assert (refused.value.path, refused.value.position, refused.value.check) == (
+        segment.log_path,
+        len(data),
+        "control_record",
+    )
+    assert state.map_end_offset == 1

@@ -351,6 +351,10 @@ def test_an_old_segment_with_a_short_span_may_not_have_been_merged():
     (decision,) = broker.retain(dry_run=True).decisions
     assert decision.kept[0].delayed_by_merging
     assert decision.kept[0].reasons[-1].code == "retention.maybe_merged"
+    broker.alter_configs("t", {"cleanup.policy": "delete"})
+    (decision,) = broker.retain(dry_run=True).decisions
+    assert decision.kept[0].expires_at_ms is not None
+    assert not decision.kept[0].delayed_by_merging
 
 
 @pytest.mark.parametrize(("segment_ms", "code"), ((7 * DAY, "maybe_merged"), (DAY, "merged")))
