@@ -998,7 +998,7 @@ class Broker(Generic[ClockT]):
             with self._creating:
                 if self._coordinator is None:
                     self._coordinator = TransactionCoordinator(
-                        self.runtime, self.manager, groups=self.groups, host=self._host
+                        self.runtime, self.manager, self.groups, host=self._host
                     )
                     self._start_in_cluster(self._coordinator)
         return self._coordinator

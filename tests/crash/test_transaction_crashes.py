@@ -47,6 +47,7 @@ class Machine:
         self.broker._coordinator = TransactionCoordinator(
             self.broker.runtime,
             self.broker.manager,
+            self.broker.groups,
             replace(self.broker.manager.broker_config, transaction_state_log_num_partitions=1),
         )
         return self.broker

@@ -68,6 +68,11 @@ def files(path):
     return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
 
 
+def test_a_named_topic_without_rows_has_a_partition(tmp_path):
+    write(writer(tmp_path, topic="t"))
+    assert folders(tmp_path) == ["t-0"]
+
+
 def folders(path):
     return sorted(p.name for p in path.iterdir() if p.is_dir())
 

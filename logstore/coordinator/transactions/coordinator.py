@@ -28,7 +28,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from logstore.coordinator.groups.coordinator import GroupCoordinator
 from logstore.coordinator.host import NO_EPOCH, CoordinatorHost
 from logstore.coordinator.markers import OUTDATED_ERRORS, TransactionMarker
 from logstore.coordinator.transactions.log import StoredTransactions, TransactionLog
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from logstore.config.broker_config import BrokerConfig
+    from logstore.coordinator.groups.coordinator import GroupCoordinator
     from logstore.manager.manager import LogManager
     from logstore.manager.services import LogEvents
     from logstore.runtime import Runtime, ScheduledTask, Unsubscribe
@@ -92,10 +92,10 @@ class TransactionCoordinator:
     runtime : Runtime
     manager : LogManager
         A manager that is not read-only.
+    groups : GroupCoordinator
+        Stores the committed offsets of transactions.
     config : BrokerConfig, optional
         The default is the manager's configuration.
-    groups : GroupCoordinator, optional
-        Stores the committed offsets of transactions. The default is a new coordinator.
     host : CoordinatorHost, optional
         The default is a single broker.
 
@@ -115,8 +115,8 @@ class TransactionCoordinator:
         self,
         runtime: Runtime,
         manager: LogManager,
+        groups: GroupCoordinator,
         config: BrokerConfig | None = None,
-        groups: GroupCoordinator | None = None,
         host: CoordinatorHost | None = None,
     ) -> None:
         self.config = manager.broker_config if config is None else config
@@ -125,7 +125,7 @@ class TransactionCoordinator:
         self._host = CoordinatorHost(manager) if host is None else host
         self._lock = manager.lifetime.lock(runtime.lock())
         self._log = TransactionLog(self._host, self.config)
-        self.groups = GroupCoordinator(runtime, manager, host) if groups is None else groups
+        self.groups = groups
         self._stored: StoredTransactions | None = None
         self._active = False
         # The partitions of each prepared transaction whose markers have been written.

@@ -313,12 +313,10 @@ class ProducerStateManager:
 
         Producers that only remain because of an open transaction are ignored.
         """
-        last = [
-            entry.last_timestamp
+        moments = [
+            entry.last_timestamp + self.producer_id_expiration_ms
             for entry in self._producers.values()
-            if not self._is_expired(entry, now_ms)
         ]
-        moments = [last_ms + self.producer_id_expiration_ms for last_ms in last]
         return min((moment for moment in moments if moment > now_ms), default=None)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:

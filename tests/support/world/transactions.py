@@ -54,8 +54,8 @@ class Bench:
         self.broker._coordinator = TransactionCoordinator(
             self.broker.runtime,
             manager,
-            replace(manager.broker_config, **self.config),
             self.broker.groups,
+            replace(manager.broker_config, **self.config),
         )
         if self.background:
             manager.start([self.broker.coordinator])

@@ -63,6 +63,7 @@ def test_zeros_that_were_never_written_cost_no_memory(written):
         assert file.read((10 << 20) - 8, 8) == bytes(8)
         held, _ = tracemalloc.get_traced_memory()
         assert held < written + 64 * 1024
+        assert file.written() == written
         assert file.read(0, 20 << 20) == b"8 bytes!" * (written // 8) + bytes((10 << 20) - written)
     finally:
         tracemalloc.stop()

@@ -136,3 +136,19 @@ def test_no_candidate_beats_one_of_the_front(name):
         for other in found.candidates:
             pairs = list(zip(row(other), row(each), strict=True))
             assert not (all(a <= b for a, b in pairs) and any(a < b for a, b in pairs))
+
+
+def test_up_to_three_settings_are_changed_at_once():
+    """The best combination differs in all three from each one of the coarse grid."""
+    axes = dict.fromkeys(("segment.ms", "retention.ms", "delete.retention.ms"), tuple("13579"))
+    written = quantity("written")
+
+    def cost_of(values):
+        return 0.0 if values == {"3"} else 1.0 if values <= {"1", "5", "9"} else 5.0
+
+    def evaluate(jobs):
+        return [{written.cost: cost_of(set(settings.values()))} for settings, _ in jobs]
+
+    goal, others = parse_goal(["written < 9"]), itertools.count(100)
+    found = Search(axes, goal, written, [1], others, evaluate).find()
+    assert found.best.settings == dict.fromkeys(axes, "3")

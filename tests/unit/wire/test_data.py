@@ -393,9 +393,9 @@ def test_leader_epochs_that_are_not_the_log_s_are_refused(broker, client):
 
 def test_a_reader_beyond_the_end_of_an_epoch_receives_its_end_offset(broker, client):
     writer = broker.log("t").writer
-    writer.append_batches(batch(0, 2), leader_epoch=1)
+    writer.append_batches(batch(0, 2), leader_epoch=0)
     writer.append_batches(batch(0, 2), leader_epoch=3)
-    for last, offset, expected in ((1, 5, (1, 3)), (2, 3, (1, 3)), (3, 5, (-1, -1))):
+    for last, offset, expected in ((0, 5, (0, 3)), (2, 3, (0, 3)), (3, 5, (-1, -1))):
         request = fetch_of("t", offset)
         request.topics[0].partitions[0].last_fetched_epoch = last
         found = client.ask(request, 12).responses[0].partitions[0]

@@ -8,7 +8,11 @@ from logstore.coordinator.groups.offsets import ConsumerGroupMetadata, OffsetAnd
 from logstore.coordinator.markers import TransactionMarker, write_markers
 from logstore.coordinator.transactions.coordinator import TransactionCoordinator
 from logstore.coordinator.transactions.produce import append_as_client
-from logstore.coordinator.transactions.state import TransactionVersion, encode_key
+from logstore.coordinator.transactions.state import (
+    ProducerIdAndEpoch,
+    TransactionVersion,
+    encode_key,
+)
 from logstore.errors import (
     ConcurrentTransactionsError,
     IllegalGenerationError,
@@ -225,6 +229,12 @@ def test_states_that_cannot_be_read(bench, x):
             "cannot read the state of transactional id 'y' in __transaction_state-0:"
             f" {raised.value.__cause__}"
         )
+        with (
+            pytest.raises(KafkaStorageError) as of_produce,
+            coordinator.verified(T0, ProducerIdAndEpoch(0, 0), "y", adds=True),
+        ):
+            pass
+        assert str(of_produce.value) == str(raised.value)
         log = bench.log(TRANSACTION_STATE_TOPIC)
     assert bench.coordinator.transactions().keys() == {"x"}
     bench.coordinator.init_producer_id("x", MINUTE_MS)

@@ -225,6 +225,15 @@ def test_a_new_producer_id_follows_the_last_epoch(bench, producer, commit):
     assert end(bench, following) == (1000, 1)
 
 
+def test_an_old_client_keeps_the_last_epoch_and_takes_no_producer_id(bench, producer):
+    last = give_epoch(bench, LAST_EPOCH)
+    bench.coordinator.add_partitions("x", last, (T0,))
+    send(bench, last, adds=False)
+    assert end(bench, last, version=V0) == last
+    assert stored(bench)[-2].next_producer_id == -1
+    assert bench.coordinator.new_producer_id() == 1000
+
+
 def test_an_abort_without_a_transaction_also_leaves_the_last_epoch(bench, producer):
     last = give_epoch(bench, LAST_EPOCH)
     assert end(bench, last, commit=False) == (1000, 0)
@@ -316,6 +325,25 @@ def test_a_batch_of_an_older_epoch_adds_nothing(bench, producer):
         send(bench, producer, sequence=1)
     assert bench.state() == "CompleteCommit"
     send(bench, following)
+
+
+def test_a_batch_of_an_unknown_producer_creates_no_topic(bench):
+    with pytest.raises(InvalidProducerIdMappingError):
+        send(bench, ProducerIdAndEpoch(7, 0))
+    assert [topic.name for topic in bench.broker.topics()] == ["t"]
+
+
+def test_a_producer_that_is_fenced_while_its_batch_waits_has_an_invalid_epoch(
+    bench, producer, monkeypatch
+):
+    """As for a batch that is refused at once."""
+
+    def fence(*_, **__):
+        bench.coordinator.init_producer_id("x", MINUTE_MS)
+
+    monkeypatch.setattr(bench.coordinator._host, "wait_until", fence)
+    with pytest.raises(InvalidProducerEpochError):
+        send(bench, producer)
 
 
 def test_the_first_batch_of_a_partition_begins_at_sequence_0(bench, producer):

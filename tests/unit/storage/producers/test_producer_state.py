@@ -307,6 +307,13 @@ def test_idle_producers_expire_unless_their_transaction_is_open(state):
     state._check()
 
 
+def test_a_log_start_below_the_newest_snapshot_needs_no_other_snapshot(fs, state):
+    put(state, 0, 0, 1)
+    assert state.take_snapshot() == "t-0/00000000000000000001.snapshot"
+    state.on_log_start_offset_incremented(0)
+    assert state.take_snapshot() is None
+
+
 def test_expired_producers_of_a_snapshot_are_not_loaded(fs, state):
     put(state, 0, 0, 1, timestamp=NOW)
     put(state, 1, 1, 2, timestamp=NOW, txn=True)
