@@ -189,18 +189,6 @@ def test_a_pass_shows_its_step_unless_it_is_a_dry_run(*, dry_run: bool) -> None:
     assert_only_this_partition_is_affected(broker)
 
 
-def test_a_pass_reads_segments_that_are_removed_after_its_first_step() -> None:
-    broker = dirty_broker()
-    log, cleaner = broker.log("users"), broker.cleaner
-    steps = cleaner.run_pass(log, cleaner.chooser.state_of(log))
-    next(steps)
-    log.raise_log_start(20)
-    assert log.segments.first.base_offset == 20
-    list(steps)
-    assert cleaner_checkpoint(broker) == {USERS: 40}
-    assert not log.is_offline
-
-
 def test_the_log_is_locked_while_a_pass_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = dirty_broker()
     log, cleaner = broker.log("users"), broker.cleaner

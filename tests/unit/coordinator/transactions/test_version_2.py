@@ -342,8 +342,9 @@ def test_a_producer_that_is_fenced_while_its_batch_waits_has_an_invalid_epoch(
         bench.coordinator.init_producer_id("x", MINUTE_MS)
 
     monkeypatch.setattr(bench.coordinator._host, "wait_until", fence)
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(InvalidProducerEpochError) as raised:
         send(bench, producer)
+    assert raised.type is InvalidProducerEpochError
 
 
 def test_the_first_batch_of_a_partition_begins_at_sequence_0(bench, producer):
