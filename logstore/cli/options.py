@@ -474,7 +474,7 @@ class Command(click.Command):
         except click.NoSuchOption as error:
             near = self._nearest(error.option_name)
             hint = "" if near is None else f" Did you mean '{near}'?"
-            raise click.UsageError(f"{error.message}{hint}", ctx) from error
+            raise click.UsageError(f"No such option '{error.option_name}'.{hint}", ctx) from error
 
     def _nearest(self, option: str) -> str | None:
         """Return the option that is closest to an unknown option."""
