@@ -80,7 +80,7 @@ $(RELEASE): requirements/release.txt $(DEV)
 	@$(PIP) install --require-hashes -r requirements/release.txt
 	@touch $@
 
-.PHONY: help install demo test check format lint mypy interop interop-kafka interop-others apps clients golden fuzz soak mutants boundscheck nojit-coverage workload bench bench-full bench-wire docs docs-site pictures messages lock release release-try clean
+.PHONY: help install demo test lowest check format lint mypy interop interop-kafka interop-others apps clients golden fuzz soak mutants boundscheck nojit-coverage workload bench bench-full bench-wire docs docs-site pictures messages lock release release-try clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -114,6 +114,14 @@ lint: $(DEV) ## ruff and the import rules
 
 mypy: $(DEV) ## types of logstore and cleaner, strictly
 	@$(BIN)/mypy
+
+# The development tools are installed first. Their own dependencies may be older than they declare.
+lowest: LOWEST := $(VENV)/lowest
+lowest: export NUMBA_CACHE_DIR := $(LOWEST)/numba
+lowest: ## unit, property and command tests with the lowest dependencies that pyproject.toml allows: PYTEST_ARGS
+	@$(MAKE) VENV=$(LOWEST) $(LOWEST)/.stamp-dev
+	@$(LOWEST)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/lowest.txt
+	@$(LOWEST)/bin/python -m pytest $(PARALLEL) $(PYTEST_ARGS) tests/unit tests/property tests/cli
 
 # In CI a machine that lacks Kafka's classes or Chromium is a failure; elsewhere the tests skip and say why.
 interop: export LOGSTORE_INTEROP_REQUIRED := $(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED))

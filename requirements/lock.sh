@@ -36,4 +36,5 @@ compile requirements/core.txt "${pins[@]}" "${project[@]}"
 compile requirements/release.txt "${pins[@]}" --group release
 compile requirements/site.txt "${pins[@]}" --group site
 # The lowest versions that pyproject.toml allows. Tests run with them before a release.
-compile requirements/lowest.txt --resolution lowest-direct pyproject.toml
+compile requirements/lowest.txt --resolution lowest-direct pyproject.toml --extra export \
+    --extra metrics --extra report --extra schemas --extra tls --extra ui

@@ -45,7 +45,7 @@ def test_changelog_has_the_release_of_this_version():
 def test_a_tag_is_published_only_after_tests_and_an_approval():
     text = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
     targets = re.findall(r"- run: make ([\w-]+)", text)
-    assert targets == ["check", "test", "release", "release-try", "docs-site"]
+    assert targets == ["check", "test", "lowest", "release", "release-try", "docs-site"]
     assert all(re.search(rf"^{target}:", MAKEFILE, re.MULTILINE) for target in targets)
     publish = text.partition("\n  publish:\n")[2]
     assert "needs: [build, tests]" in publish
