@@ -92,7 +92,7 @@ LATER = """
 The ranges and defaults above are Kafka 3.9's, for directories of any release. Later releases, up to
 4.4, differ in these keys; a topic that is valid here may be refused by such a broker:
 
-| Key | Here, and in Kafka 3.9 | Since | |
+| Key | Here, and in Kafka 3.9 | Since | Later releases |
 |---|---|---|---|
 """
 

@@ -63,7 +63,7 @@ def _kafka(result: Result) -> str:
 
 
 def _table(result: Result, group: str) -> Iterator[str]:
-    yield "| line | what | here | peer | ratio | goal | stretch | |"
+    yield "| line | what | here | peer | ratio | goal | stretch | result |"
     yield "|---|---|--:|--:|--:|--:|--:|---|"
     for line in result.lines:
         if line.group == group:
