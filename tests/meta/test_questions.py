@@ -64,7 +64,7 @@ ANSWERS = {
         "DuckDB reads the file in one line.",
     ),
     # users who choose settings
-    "What is the default of min.compaction.lag.ms, and its unit?": (
+    "Which default and unit does min.compaction.lag.ms have?": (
         "CONFIG.md#mincompactionlagms",
         "Minimum age in ms, by its largest timestamp, at which a segment may be compacted.",
     ),
@@ -100,7 +100,7 @@ ANSWERS = {
 
 
 def linked(page: Path) -> set[Path]:
-    """Return the pages to which the text of a page of the site links."""
+    """Return the pages that a page of the site links to."""
     text = site.for_the_site(page.read_text(encoding="utf-8"), page)
     inline = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M))
     targets = [*inline, *re.findall(r"^\[\w+\]: (\S+)$", text, re.MULTILINE)]
