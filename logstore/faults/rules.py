@@ -252,7 +252,7 @@ class FaultRule:
 
     def exception(self, call: Call) -> Exception:
         """Return the error of the rule as an exception. The rule must have an error."""
-        assert self.error is not None, "a rule that only delays raises nothing"
+        assert self.error is not None, "a rule that only delays has no error to raise"
         if self.is_disk:
             code = getattr(errno, self.error)
             error = OSError(code, os.strerror(code), call.path)
@@ -260,7 +260,7 @@ class FaultRule:
             return error
         about = ", ".join(map(str, call.partitions)) or call.group_id or call.client_id
         what = f"{call.kind} of {about}" if about else call.kind
-        how = "was done, and its answer lost" if self.after else "was refused"
+        how = "was completed, and its response dropped," if self.after else "was refused"
         return kafka_exception(self.error, f"{what} {how} by a fault rule: {self.error}")
 
 
@@ -358,7 +358,7 @@ class Faults(Collection[FaultRule]):
         if row is None:
             meant = and_nearest(str(kind), self._kinds)
             raise InvalidConfigurationError(
-                f"nothing fails by the name {kind!r}{meant}; there are {', '.join(self._kinds)}"
+                f"unknown kind of call {kind!r}{meant}; known: {', '.join(self._kinds)}"
             )
         if isinstance(topic, TopicPartition):
             topic, partition = topic
@@ -370,17 +370,19 @@ class Faults(Collection[FaultRule]):
             name = "EIO"
         if name is None and delay is None:
             raise InvalidConfigurationError(
-                f"fail({kind!r}) wants the error, as error='REQUEST_TIMED_OUT', or a delay"
+                f"fail({kind!r}) requires an error, such as error='REQUEST_TIMED_OUT', or a delay"
             )
         if after and not row.changes:
             raise InvalidConfigurationError(
-                f"{kind} cannot be done and its answer be lost: it changes nothing, or is a file's"
+                f"after=True does not apply to {kind}: it changes nothing, or is a file operation"
             )
         for what, number in (("nth", nth), ("times", times)):
             if number is not None and (type(number) is not int or number < 1):
-                raise InvalidConfigurationError(f"{what} is an int from 1 on, not {number!r}")
+                raise InvalidConfigurationError(f"{what} must be a positive int, not {number!r}")
         if when is not None and not callable(when):
-            raise InvalidConfigurationError(f"when must be a function of a call, not {when!r}")
+            raise InvalidConfigurationError(
+                f"when must be a function that takes a Call, not {when!r}"
+            )
         rule = FaultRule(
             kind=row.name,
             is_disk=row.is_disk,
@@ -526,7 +528,9 @@ def _checked_delay_ms(delay: timedelta | float | None) -> int:
         return 0
     ms = delay / timedelta(milliseconds=1) if isinstance(delay, timedelta) else delay
     if not 0 < ms < float("inf"):
-        raise InvalidConfigurationError(f"a delay is a timedelta or ms above 0, not {delay!r}")
+        raise InvalidConfigurationError(
+            f"a delay must be a timedelta or a positive number of ms, not {delay!r}"
+        )
     return -int(-ms // 1)
 
 
@@ -550,14 +554,14 @@ def _error_name(kind: Kind, error: object) -> str:
             return error
         if error in DISK_ERRORS:
             raise InvalidConfigurationError(
-                f"{kind.name} is not answered with a disk's {error}: let 'write' or 'read' fail"
+                f"{kind.name} cannot fail with the disk error {error}: use 'write' or 'read'"
             )
         whose = "a disk" if kind.is_disk else "a Kafka"
         raise InvalidConfigurationError(
             f"{error!r} is not {whose} error{and_nearest(error, sorted(names))}"
         )
-    wanted = "an errno" if kind.is_disk else "Kafka's name of an error, or its class"
-    raise InvalidConfigurationError(f"{kind.name} fails with {wanted}, not {error!r}")
+    wanted = "an errno" if kind.is_disk else "the name or class of a Kafka error"
+    raise InvalidConfigurationError(f"{kind.name}: error must be {wanted}, not {error!r}")
 
 
 _NAMES_BY_CODE: dict[object, str] = {code: name for name, code in KAFKA_CODES.items()}

@@ -74,8 +74,8 @@ class SystemClock:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in _MOVES:
                 message = (
-                    f"{self!r} has no {name!r}, since it cannot be moved: give the broker a clock"
-                    " that can, as in Broker(clock=VirtualClock()) or Broker(clock=ShiftedClock())"
+                    f"{self!r} has no {name!r}, because it cannot be changed: use a clock that"
+                    " can, as in Broker(clock=VirtualClock()) or Broker(clock=ShiftedClock())"
                 )
             raise AttributeError(message, name=name, obj=self)
 

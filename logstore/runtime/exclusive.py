@@ -59,8 +59,8 @@ class ThreadGuard:
         """
         if not self._lock.acquire(blocking=False):
             raise IllegalStateError(
-                f"{owner!r} is for one thread at a time, and thread {self._user!r} is using it"
-                f" now; {self._hint}"
+                f"{owner!r} can only be used by one thread at a time, and thread {self._user!r} is"
+                f" using it now; {self._hint}"
             )
         self._user = threading.current_thread().name
 

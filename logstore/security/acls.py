@@ -132,11 +132,15 @@ class Acl:
         for name, value in (words | texts).items():
             object.__setattr__(self, name, value)
         if ":" not in self.principal:
-            raise RequestError(f"principal {self.principal!r} has no type, as in User:ann")
+            raise RequestError(
+                f"principal {self.principal!r} has no type: expected TYPE:NAME, such as User:ann"
+            )
         if not self.resource_name:
             raise RequestError(f"the {self.resource_type.name} resource name is empty")
         if self.resource_type is ResourceType.CLUSTER and self.resource_name != CLUSTER_NAME:
-            raise RequestError(f"a CLUSTER is named {CLUSTER_NAME}, not {self.resource_name}")
+            raise RequestError(
+                f"the name of a CLUSTER resource must be {CLUSTER_NAME}, not {self.resource_name}"
+            )
 
     def covers(self, resource_name: str) -> bool:
         """Return whether the pattern matches a resource name of the same type."""

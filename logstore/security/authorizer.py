@@ -141,7 +141,9 @@ class Authorizer:
         self.super_users = frozenset(super_users)
         for each in sorted(self.super_users):
             if ":" not in each:
-                raise InvalidConfigurationError(f"super user {each!r} has no type, as in User:ann")
+                raise InvalidConfigurationError(
+                    f"super user {each!r} has no type: expected TYPE:NAME, such as User:ann"
+                )
         self.allow_everyone_if_no_acl_found = allow_everyone_if_no_acl_found
         self._acls: frozenset[Acl] = frozenset()
         self._patterns: dict[ResourceType, _Patterns] = {}

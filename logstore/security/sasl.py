@@ -227,5 +227,7 @@ def checked_credentials(sasl: Credentials | Mapping[str, str]) -> Credentials:
     if isinstance(sasl, Credentials):
         return sasl
     if not isinstance(sasl, Mapping):
-        raise InvalidConfigurationError(f"sasl must map users to passwords, not be {sasl!r}")
+        raise InvalidConfigurationError(
+            f"sasl must be a mapping of users to passwords, not {sasl!r}"
+        )
     return Credentials(sasl)

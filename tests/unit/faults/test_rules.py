@@ -112,7 +112,9 @@ def test_an_error_replaces_the_call_or_its_response(faults: Faults) -> None:
         faults.call_with_rules(call, lambda: done.append(1))
     assert done == []
     rule = faults.add("append", error="REQUEST_TIMED_OUT", after=True)
-    with pytest.raises(RequestTimedOutError, match="users-0 was done, and its answer lost") as info:
+    with pytest.raises(
+        RequestTimedOutError, match="users-0 was completed, and its response dropped,"
+    ) as info:
         faults.call_with_rules(call, lambda: done.append(2))
     assert done == [2]
     assert is_injected(info.value)
@@ -285,18 +287,18 @@ def test_a_request_whose_disk_fails_is_what_the_disk_does_for_it(faults: Faults)
         ({"kind": "apend", "error": LEADER}, "nearest is 'append'"),
         ({"kind": "append", "error": "NOT_LEADER_OF_FOLLOWER"}, f"nearest is '{LEADER}'"),
         ({"kind": "append", "error": "NONE"}, "is not a Kafka error"),
-        ({"kind": "append", "error": ValueError}, "Kafka's name of an error, or its class"),
-        ({"kind": "append"}, "wants the error"),
-        ({"kind": "join", "error": "ENOSPC"}, "not answered with a disk's ENOSPC"),
+        ({"kind": "append", "error": ValueError}, "the name or class of a Kafka error"),
+        ({"kind": "append"}, "requires an error"),
+        ({"kind": "join", "error": "ENOSPC"}, "cannot fail with the disk error ENOSPC"),
         ({"kind": "fsync", "error": "ENOSPACE"}, "is not a disk error; the nearest is 'ENOSPC'"),
         ({"kind": "fsync", "error": True}, "an errno, not True"),
         ({"kind": "fetch", "error": LEADER, "after": True}, "it changes nothing"),
-        ({"kind": "fsync", "after": True}, "or is a file's"),
-        ({"kind": "append", "error": LEADER, "nth": 0}, "nth is an int from 1 on"),
-        ({"kind": "append", "error": LEADER, "times": 1.5}, "times is an int from 1 on"),
-        ({"kind": "append", "delay": -1}, "a delay is"),
-        ({"kind": "append", "delay": float("inf")}, "a delay is"),
-        ({"kind": "append", "delay": timedelta(0)}, "a delay is"),
+        ({"kind": "fsync", "after": True}, "or is a file operation"),
+        ({"kind": "append", "error": LEADER, "nth": 0}, "nth must be a positive int"),
+        ({"kind": "append", "error": LEADER, "times": 1.5}, "times must be a positive int"),
+        ({"kind": "append", "delay": -1}, "a delay must be"),
+        ({"kind": "append", "delay": float("inf")}, "a delay must be"),
+        ({"kind": "append", "delay": timedelta(0)}, "a delay must be"),
         ({"kind": "append", "error": LEADER, "when": "users"}, "must be a function"),
     ),
 )

@@ -98,8 +98,8 @@ def test_a_clock_that_cannot_be_moved_names_those_that_can(clock, name):
     with pytest.raises(AttributeError) as raised:
         getattr(clock, name)
     assert str(raised.value) == (
-        f"{clock!r} has no {name!r}, since it cannot be moved: give the broker a clock"
-        " that can, as in Broker(clock=VirtualClock()) or Broker(clock=ShiftedClock())"
+        f"{clock!r} has no {name!r}, because it cannot be changed: use a clock that can,"
+        " as in Broker(clock=VirtualClock()) or Broker(clock=ShiftedClock())"
     )
     assert (raised.value.name, raised.value.obj) == (name, clock)
     assert not hasattr(clock, name)

@@ -65,7 +65,7 @@ def test_another_thread_is_refused_with_names_and_advice(used):
         with pytest.raises(IllegalStateError) as refused:
             call()
         assert str(refused.value) == (
-            "Reader() is for one thread at a time, and thread 'first' is using it now;"
+            "Reader() can only be used by one thread at a time, and thread 'first' is using it now;"
             " give each thread its own"
         )
 

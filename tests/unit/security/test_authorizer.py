@@ -203,7 +203,7 @@ def test_changes_are_in_force_at_once():
         ({"resource_type": 0}, "resource_type=UNKNOWN"),
         ({"principal": "ann"}, "has no type"),
         ({"resource_name": ""}, "the TOPIC resource name is empty"),
-        ({"resource_type": "cluster"}, "a CLUSTER is named kafka-cluster"),
+        ({"resource_type": "cluster"}, "the name of a CLUSTER resource must be kafka-cluster"),
     ),
 )
 def test_an_acl_that_kafka_does_not_take(changed, says):
@@ -275,13 +275,16 @@ def test_json_there_and_back():
         ),
         (
             '{"acls": [{"principal": "a", "operation": "read", "resource_type": "cluster"}]}',
-            "ACL 0: principal 'a' has no type, as in User:ann",
+            "ACL 0: principal 'a' has no type: expected TYPE:NAME, such as User:ann",
         ),
         (
             '{"super_users": [1]}',
             ("allow_everyone_if_no_acl_found must be a boolean, and super_users strings"),
         ),
-        ('{"super_users": ["admin"]}', "super user 'admin' has no type, as in User:ann"),
+        (
+            '{"super_users": ["admin"]}',
+            "super user 'admin' has no type: expected TYPE:NAME, such as User:ann",
+        ),
         (
             '{"allow_everyone_if_no_acl_found": 1}',
             ("allow_everyone_if_no_acl_found must be a boolean, and super_users strings"),
@@ -330,7 +333,10 @@ KNOWN = [
             '{"allow_everyone_if_no_acl_found": 1}',
             "allow_everyone_if_no_acl_found must be a boolean, and super_users strings",
         ),
-        ('{"super_users": ["ann"]}', "super user 'ann' has no type, as in User:ann"),
+        (
+            '{"super_users": ["ann"]}',
+            "super user 'ann' has no type: expected TYPE:NAME, such as User:ann",
+        ),
         ('{"acls": [5]}', "ACL 0: expected an object, got 5"),
         ('{"acls": [{"name": "x"}]}', f"ACL 0: unknown 'name'; known: {KNOWN}"),
         ('{"acls": [{"host": 5}]}', "ACL 0: expected strings, got {'host': 5}"),
@@ -345,11 +351,11 @@ def test_json_that_is_refused_is_named_whole(text, says):
 @pytest.mark.parametrize(
     ("fields", "says"),
     (
-        ({"principal": "ann"}, "principal 'ann' has no type, as in User:ann"),
+        ({"principal": "ann"}, "principal 'ann' has no type: expected TYPE:NAME, such as User:ann"),
         ({"name": ""}, "the TOPIC resource name is empty"),
         (
             {"resource_type": "cluster", "name": "x"},
-            "a CLUSTER is named kafka-cluster, not x",
+            "the name of a CLUSTER resource must be kafka-cluster, not x",
         ),
     ),
 )

@@ -399,7 +399,7 @@ def test_credentials_from_a_mapping(credentials):
     assert checked_credentials(PASSWORDS).mechanisms == MECHANISMS
     with pytest.raises(
         InvalidConfigurationError,
-        match=exactly("sasl must map users to passwords, not be 'ann:secret'"),
+        match=exactly("sasl must be a mapping of users to passwords, not 'ann:secret'"),
     ):
         checked_credentials("ann:secret")
 
@@ -488,7 +488,7 @@ def test_steps_out_of_order_and_settings_that_are_refused(credentials):
         (
             lambda: checked_credentials(5),
             InvalidConfigurationError,
-            "sasl must map users to passwords, not be 5",
+            "sasl must be a mapping of users to passwords, not 5",
         ),
     ):
         with pytest.raises(error) as raised:

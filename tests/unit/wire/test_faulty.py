@@ -153,7 +153,7 @@ def test_a_late_answer_comes(listener, client):
         (
             {"api": "Prodcue", "error": "NOT_CONTROLLER"},
             (
-                "nothing fails by the name 'Prodcue'; the nearest is 'Produce'; there are "
+                "unknown kind of call 'Prodcue'; the nearest is 'Produce'; known: "
                 "Produce, Fetch, ListOffsets, Metadata, OffsetCommit, OffsetFetch, "
                 "FindCoordinator, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, "
                 "DescribeGroups, ListGroups, SaslHandshake, ApiVersions, CreateTopics, "
@@ -172,7 +172,7 @@ def test_a_late_answer_comes(listener, client):
         ),
         (
             {"api": "Produce"},
-            ("fail('Produce') wants the error, as error='REQUEST_TIMED_OUT', or a delay"),
+            ("fail('Produce') requires an error, such as error='REQUEST_TIMED_OUT', or a delay"),
         ),
         (
             {"api": "Produce", "error": "NOT_LEADER"},

@@ -391,7 +391,10 @@ def test_an_acl_that_makes_no_sense_keeps_from_no_other(guarded, authorizer):
         results = admin.ask(CreateAclsRequest(creations=given), 3).results
         errors = [name_of(each.error_code) for each in results]
         assert errors == ["INVALID_REQUEST"] * 4 + ["NONE"]
-        assert results[1].error_message == "a CLUSTER is named kafka-cluster, not t"
+        assert (
+            results[1].error_message
+            == "the name of a CLUSTER resource must be kafka-cluster, not t"
+        )
         assert len(authorizer.acls()) == 3
         unknown = ANY_ACL | {"operation": 99}
         answer = admin.ask(DescribeAclsRequest(**unknown), 3)
