@@ -540,13 +540,16 @@ def decode_records(
     """
     data, table = borrowed(data), borrowed(table)
     count = len(table) // DECODED_COLUMNS
+    # In plain Python, sums wrap as in Java only if both terms are numpy's.
+    first_offset: Any = np.int64(base_offset)
+    first_timestamp: Any = np.int64(base_timestamp)
     position: Any = start
     row = 0
     careful = 1
     while row < count:
         tried = row
         row, position = _decode_plain(
-            data, position, end, row, count, base_offset, base_timestamp, table
+            data, position, end, row, count, first_offset, first_timestamp, table
         )
         # Adjacent records are similar, so try plain decoding less often after each failure.
         careful = min(2 * careful, VERIFIED_ROWS) if row == tried else 1
@@ -557,8 +560,8 @@ def decode_records(
             status, record = read_record(data, position, end)
             if status != OK:
                 return status, row
-            table[row] = base_offset + record.offset_delta
-            table[count + row] = base_timestamp + record.timestamp_delta
+            table[row] = first_offset + record.offset_delta
+            table[count + row] = first_timestamp + record.timestamp_delta
             extent = table[2 * count + EXTENT_COLUMNS * row :]
             extent[EXTENT_START] = position
             extent[EXTENT_END] = record.end

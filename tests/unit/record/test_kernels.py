@@ -28,10 +28,12 @@ def array(data):
     return np.frombuffer(data, np.uint8)
 
 
-def decode(section, count, base_offset=0, base_timestamp=0, start=0, end=None):
+def decode(
+    section, count, base_offset=0, base_timestamp=0, start=0, end=None, run=kernels.decode_records
+):
     table = np.full(kernels.DECODED_COLUMNS * count, -99, np.int64)
     end = len(section) if end is None else end
-    status, row = kernels.decode_records(section, start, end, base_offset, base_timestamp, table)
+    status, row = run(section, start, end, base_offset, base_timestamp, table)
     offsets, timestamps = table[: 2 * count].reshape(2, count).tolist()
     extents = table[2 * count :].reshape(count, kernels.EXTENT_COLUMNS)
     return status, row, extents, list(zip(offsets, timestamps, strict=True))
@@ -318,10 +320,14 @@ def test_decode_records_of_none():
     assert decode(b"\0", 0)[:2] == (kernels.RECORDS_REMAINING, 0)
 
 
-def test_decode_records_wraps_like_java():
-    status, _, _, places = decode(encode_record(2**63 - 1, 1, None, None), 1, 2**63 - 1, 10)
+@pytest.mark.parametrize("run", (kernels.decode_records, kernels.decode_records.plain))
+@pytest.mark.parametrize("timestamp", (1, 2**63 - 1))
+def test_decode_records_wraps_like_java(run, timestamp):
+    record = encode_record(timestamp, 1, None, None)
+    with np.errstate(over="ignore"):
+        status, _, _, places = decode(record, 1, 2**63 - 1, 2**63 - 1, run=run)
     assert status == kernels.OK
-    assert places == [(-(2**63), -(2**63) + 9)]
+    assert places == [(-(2**63), timestamp - 2**63 - 1)]
 
 
 @pytest.mark.parametrize(
