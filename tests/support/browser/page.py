@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+POLL_MS = 50
+
 
 def go(page: Page, place: str) -> Page:
     """Go to a location of the page, such as `#/t/users/0`, and wait until it has loaded."""
@@ -15,9 +17,18 @@ def go(page: Page, place: str) -> Page:
 
 
 def settled(page: Page) -> Page:
-    """Wait until the page has no request in progress."""
-    page.wait_for_function(
-        """() => document.querySelector('main h1')
-        && !document.querySelector('main .loading, main [aria-busy=true]')"""
-    )
+    """Wait until the page has no request in progress.
+
+    Polled by a timer: Chromium's animation frames, Playwright's default, may stop on a busy
+    machine. A timeout's traceback ends with the page's content.
+    """
+    try:
+        page.wait_for_function(
+            """() => document.querySelector('main h1')
+            && !document.querySelector('main .loading, main [aria-busy=true]')""",
+            polling=POLL_MS,
+        )
+    except Exception as error:
+        error.add_note(page.content())
+        raise
     return page
