@@ -425,15 +425,14 @@ def _with_epochs(
     known: LeaderEpochCache | None = None
     with suppress(CorruptCheckpointError):
         known = LeaderEpochCache(view.files, log.directory)
-    previous: int | None = None
+    low = -1  # the epoch of the previous batch
     waiting: StoredBatch | None = None
 
     def right_epoch(stored: StoredBatch, following: int | None) -> int:
         stored_epoch = stored.batch.header.partition_leader_epoch
-        low = -1 if previous is None else previous
         is_odd = stored_epoch < low or (following is not None and low <= following < stored_epoch)
         if following is None and known is not None and known.latest is not None:
-            is_odd = is_odd or stored_epoch > max(low, known.latest.epoch)
+            is_odd = is_odd or stored_epoch > known.latest.epoch
         if not is_odd:
             return stored_epoch
         expected = -1
@@ -444,9 +443,8 @@ def _with_epochs(
 
     for stored in view.batches(start_offset):
         if waiting is not None:
-            epoch = right_epoch(waiting, stored.batch.header.partition_leader_epoch)
-            previous = max(epoch, -1 if previous is None else previous)
-            yield waiting, epoch
+            low = right_epoch(waiting, stored.batch.header.partition_leader_epoch)
+            yield waiting, low
         waiting = stored
     if waiting is not None:
         yield waiting, right_epoch(waiting, None)

@@ -277,8 +277,11 @@ def altered_duplicate(case):
 
 def invented(case):
     case.put(replace(case.survivors[0], offset=4), replace(case.at(48), offset=LOG_END + 3))
-    case.put(replace(case.at(10), offset=13))
-    return [("invented_record", 4), ("invented_record", 13), ("invented_record", LOG_END + 3)]
+    case.put(*[replace(case.at(10), offset=13)] * 2)
+    return [
+        *(("invented_record", offset) for offset in (4, 13, LOG_END + 3)),
+        ("duplicated", 13),
+    ]
 
 
 def invented_key(case):
@@ -452,14 +455,14 @@ def test_the_order_is_looked_at_if_some_record_is_displaced_or_nothing_says_so(f
         return 2, [(TOPIC, 0, 3)]
 
     monkeypatch.setattr(oracle, "records_out_of_order", out_of_order)
-    rows = [Row(0, at, b"k%d" % at, b"v", NOW) for at in range(3)]
+    rows = [Row(each, at, b"k%d" % at, b"v", NOW) for each in (0, 1) for at in range(3)]
     old, new = frame(frames, rows), after_frame(frames, rows)
-    asked, numbers = rules("offset"), ranges([0], end=3, log_end=3)
+    asked, numbers = rules("offset"), ranges([0, 1], end=3, log_end=3)
     col, lit = oracle.F.col, oracle.F.lit
     order = new.select("topic", "partition", "offset")
     for after, looks in (
         (new.withColumn("displaced", lit(False)), 0),
-        (new.withColumn("displaced", col("offset") == 2), 1),
+        (new.withColumn("displaced", (col("offset") == 2) & (col("partition") == 1)), 1),
         (new, 2),
     ):
         verdict = verify(old, after, asked, numbers, order=order, examples=7)

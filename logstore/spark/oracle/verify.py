@@ -211,15 +211,17 @@ def verify(
     if doubtful:
         table = _partition_table(before, doubtful)
         counts, shown = _compare_records(old, new, table, orders, examples)
-    early = [partition for partition, each in summaries.items() if each.removed_early]
     overdue = [partition for partition, each in summaries.items() if each.overdue]
     disorder: tuple[int, list[RecordId]] = (0, [])
     if "displaced" not in after.columns or any(each.displaced for each in summaries.values()):
         disorder = records_out_of_order(after if order is None else order, examples)
+    early: Violations = (0, [])
+    if any(each.removed_early for each in summaries.values()):
+        early = _removed_early(old, examples)
     for kind, count, records in (
         ("out_of_order", *disorder),
         ("max_lag_broken", *_overdue(old, overdue)),
-        ("retention_early", *_removed_early(old, early, examples)),
+        ("retention_early", *early),
     ):
         counts[kind] = count
         shown += [example(kind, *record) for record in records]
@@ -332,8 +334,8 @@ def _conditions() -> dict[str, Column]:
     tail, tombstone = in_tail("b."), F.col("b.tombstone")
     in_before, in_after = F.col("b.offset").isNotNull(), F.col("a.offset").isNotNull()
     required = F.col("b.expected") == REQUIRED
-    lost = in_before & ~in_after & required
-    kept = in_before & in_after & (F.col("b.expected") == FORBIDDEN) & (F.col("a.copy") == 1)
+    lost = ~in_after & required
+    kept = (F.col("b.expected") == FORBIDDEN) & (F.col("a.copy") == 1)
     aborted, keyless = F.col("b.aborted"), F.col("b.key").isNull()
     loses = F.col("b.winning_key").isNull()
 
@@ -345,7 +347,7 @@ def _conditions() -> dict[str, Column]:
         "survivor_lost": lost & ~tail & ~tombstone,
         "tombstone_lost": lost & ~tail & tombstone,
         "tail_lost": lost & tail,
-        "min_lag_broken": in_before & ~in_after & ~required & is_younger_than_lag("b."),
+        "min_lag_broken": ~in_after & ~required & is_younger_than_lag("b."),
         "loser_kept": kept & ~aborted & ~keyless & loses,
         "tombstone_overdue": kept & ~aborted & ~loses,
         "aborted_kept": kept & aborted,
@@ -358,9 +360,7 @@ def _conditions() -> dict[str, Column]:
         # An open transaction may have ended since then.
         "fate_altered": F.col("a.has_aborted") & ~F.col("b.open") & differs("aborted"),
         # Forbidden records have already been reported.
-        "horizon_wrong": in_before
-        & in_after
-        & F.col("a.has_horizon")
+        "horizon_wrong": F.col("a.has_horizon")
         & (F.col("b.expected") != FORBIDDEN)
         & wrong_horizon(
             F.col("b.horizon"),
@@ -368,8 +368,8 @@ def _conditions() -> dict[str, Column]:
             invalid_horizon(F.col("a.horizon"), "b."),
             ~tail & needs_horizon(tombstone & F.col("a.tombstone"), "b."),
         ),
-        "duplicated": in_after & (F.col("a.copy") > 1),
-        "invented_record": in_after & ~in_before & (F.col("a.copy") == 1),
+        "duplicated": F.col("a.copy") > 1,
+        "invented_record": ~in_before & (F.col("a.copy") == 1),
     }
 
 
@@ -412,12 +412,8 @@ def _overdue(old: DataFrame, partitions: Sequence[tuple[str, int]]) -> Violation
     return sum(row["records"] for row in tails), records
 
 
-def _removed_early(
-    old: DataFrame, partitions: Sequence[tuple[str, int]], examples: int
-) -> Violations:
+def _removed_early(old: DataFrame, examples: int) -> Violations:
     """Count records removed at the log start before `retention.ms` had passed."""
-    if not partitions:
-        return 0, []
-    gone = _within(old, _partition_table(old, partitions)).where(removed_early())
+    gone = old.where(removed_early())
     rows = gone.select(*RECORD_ID, "key").orderBy(*RECORD_ID).limit(examples).collect()
     return gone.count(), [tuple(row) for row in rows]
