@@ -971,8 +971,6 @@ class TransactionCoordinator:
         with self._lock:
             previous = self._load().by_id.get(transactional_id)
             self._check_not_reloaded(transactional_id)
-            # the states of a lost partition have been unloaded
-            self._log.check_owned(transactional_id)
             now_ms = self._runtime.clock.now_ms()
             metadata = replace(
                 metadata,

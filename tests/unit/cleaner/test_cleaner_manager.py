@@ -15,7 +15,7 @@ from logstore.runtime import MemoryFileSystem
 from logstore.types import AppendOrigin
 from tests.support.world.brokers import cleaner_checkpoint, fill
 from tests.support.world.builders import bases_of, batch
-from tests.support.world.cleaning import contents, map_of, offsets_in
+from tests.support.world.cleaning import contents, drive, map_of, offsets_in
 from tests.support.world.messages import exactly
 
 USERS = TopicPartition("users", 0)
@@ -55,6 +55,26 @@ def test_a_pass_stores_its_end_offset() -> None:
     (stats,) = broker.clean("users", force=True).cleaned
     assert (stats.first_dirty_offset, stats.end_offset) == (20, 27)
     assert cleaner_checkpoint(broker) == {USERS: 27}
+
+
+def test_a_pass_reads_segments_that_are_deleted_after_it_began() -> None:
+    clock = VirtualClock()
+    fs = MemoryFileSystem(clock)
+    with Broker(clock=clock, fs=fs) as broker:
+        topic(broker, segment_bytes=300, cleanup_policy="compact,delete")
+        fill(broker)
+    with Broker(clock=clock, fs=fs) as broker:  # which has opened no file of a segment yet
+        log = broker.log("users")
+        steps = broker.cleaner.run_pass(log, broker.cleaner.chooser.state_of(log))
+        next(steps)
+        log.delete_records(9)
+        deleted = [name for name in fs.list_dir(log.directory) if name.endswith(".log.deleted")]
+        assert deleted == [f"{offset:020d}.log.deleted" for offset in (0, 4)]
+        for name in deleted:
+            fs.remove(f"{log.directory}/{name}")
+        stats = drive(steps)
+        assert (stats.map_messages_read, stats.segments_before, stats.end_offset) == (20, 3, 20)
+        assert offsets_in(log) == [15, 16, 17, 18, 19]
 
 
 def test_other_partitions_entries_stay_and_unknown_ones_go() -> None:

@@ -172,6 +172,23 @@ def test_offsets_of_a_topic_that_is_deleted_without_a_coordinator_are_deleted_by
     assert committed_by(cluster).committed("g") == {}
 
 
+def test_offsets_of_a_topic_that_is_deleted_while_no_broker_leads_are_deleted_later(cluster):
+    leader = cluster.group_coordinator("g")
+    tp = committed_by(cluster).partition_of("g")
+    other = (leader + 1) % 3
+    commit_to_topic(cluster, "v", 1, [[other]])
+    for number in (other, (leader + 2) % 3, leader):
+        cluster.kill(number)
+    cluster.restart(other)
+    cluster.clock.advance(ms=1_000)
+    assert (cluster.leader(tp), cluster.state(tp).isr) == (-1, (leader,))
+    cluster.delete_topic("v")
+    cluster.clock.advance(ms=1_000)
+    cluster.move_leader(tp, to=other, unclean=True)
+    cluster.clock.advance(ms=1_000)
+    assert committed_by(cluster).committed("g") == {}
+
+
 def test_a_broker_that_returns_keeps_commits_to_a_topic_that_was_created_again(cluster):
     """It deletes its files of the former topic, and is the coordinator before its first call."""
     coordinator = cluster.group_coordinator("g")

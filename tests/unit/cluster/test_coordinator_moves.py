@@ -127,6 +127,7 @@ def test_a_state_from_before_two_moves_is_not_stored(cluster, clients, monkeypat
     monkeypatch.setattr(ClusterHost, "leader_log", use_another_leader)
     with pytest.raises(NotCoordinatorError):
         client.coordinator.end_transaction("a", client.producer, commit=True)
+    move(cluster, (leader + 1) % 3)  # whose coordinator reads the states
     client.end(commit=False)
     assert values(cluster, T[0]) == [b"1"]
 
