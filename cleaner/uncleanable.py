@@ -55,7 +55,7 @@ class UncleanablePartition(NamedTuple):
         reason, trace = str(error), None
         if not isinstance(error, LogStoreError | OSError):
             reason, trace = f"{type(error).__name__}: {error}", error
-        logger.warning("%s is not cleaned any more: %s", topic_partition, reason, exc_info=trace)
+        logger.warning("%s is no longer cleaned: %s", topic_partition, reason, exc_info=trace)
         return cls(topic_partition, log_dir, reason, now_ms)
 
 

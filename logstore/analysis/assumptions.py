@@ -40,7 +40,7 @@ def assumptions(
 
 def clock_assumption(now_text: str) -> str:
     """Return the assumption that applies if no time was given."""
-    return f"the time is the system clock's, {now_text}; override with --now TIME"
+    return f"the current time is {now_text} (system clock); override with --now TIME"
 
 
 def policy_assumption(manager: LogManager, topic: str) -> str | None:
@@ -130,15 +130,15 @@ def _yield_assumptions(manager: LogManager, tp: TopicPartition, *, cleaning: boo
     if directory.cleaner_offset(tp) is None and cleaning and log.config.compact:
         yield (
             f"{CLEANER_OFFSETS} has no entry for {tp}: the log is assumed to be dirty from its"
-            f" start {log.log_start_offset} on; copy that file along to avoid this"
+            f" start {log.log_start_offset} on; copy this file as well to avoid this"
         )
     if not manager.runtime.fs.exists(f"{directory.path}/{LOG_START_OFFSETS}"):
         yield (
             f"{LOG_START_OFFSETS} is missing: the log is assumed to start with its first segment,"
-            f" at {log.log_start_offset}; copy that file along to avoid this"
+            f" at {log.log_start_offset}; copy this file as well to avoid this"
         )
     if tp not in directory.high_watermarks:
         yield (
             f"{REPLICATION_OFFSETS} has no entry for {tp}: the log is assumed to be replicated up"
-            f" to its end {log.log_end_offset}; copy that file along to avoid this"
+            f" to its end {log.log_end_offset}; copy this file as well to avoid this"
         )

@@ -139,7 +139,7 @@ class PartitionDiff:
             cleaned_until = after.log.log_end_offset
             self.assumed = (
                 "the second copy has no cleaner checkpoint: it is assumed to be cleaned up to its"
-                f" end {cleaned_until}; copy cleaner-offset-checkpoint along to avoid this",
+                f" end {cleaned_until}; copy cleaner-offset-checkpoint as well to avoid this",
             )
         self._cleaned_until = cleaned_until
         self.counts: Counter[str] = Counter()

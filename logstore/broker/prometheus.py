@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 _CLEANER = (
     (
         "kafka_log_logcleaner_max_buffer_utilization_percent",
-        "Fullest offset map of the cleaners' last passes.",
+        "Maximum utilization of the offset map in each thread's last pass.",
         "max_buffer_utilization_percent",
     ),
     (
         "kafka_log_logcleaner_cleaner_recopy_percent",
-        "Bytes that the last passes wrote over those they read.",
+        "Bytes written / bytes read in each thread's last pass.",
         "cleaner_recopy_percent",
     ),
     (
         "kafka_log_logcleaner_max_clean_time_secs",
-        "Longest of the cleaners' last passes.",
+        "Maximum duration of each thread's last pass.",
         "max_clean_time_secs",
     ),
     (
         "kafka_log_logcleaner_max_compaction_delay_secs",
-        "Longest by which a log exceeds max.compaction.lag.ms.",
+        "Maximum delay of a log beyond max.compaction.lag.ms.",
         "max_compaction_delay_secs",
     ),
     (
@@ -53,7 +53,7 @@ _CLEANER = (
     ),
     (
         "kafka_log_logcleanermanager_max_dirty_percent",
-        "Largest dirty ratio that the last selection saw.",
+        "Largest dirty ratio in the last selection of logs.",
         "max_dirty_percent",
     ),
     (
@@ -65,12 +65,12 @@ _CLEANER = (
 _BY_DIRECTORY = (
     (
         "kafka_log_logcleanermanager_uncleanable_partitions_count",
-        "Partitions whose cleaning failed.",
+        "Partitions that the cleaner skips because cleaning failed.",
         "uncleanable_partitions_count",
     ),
     (
         "kafka_log_logcleanermanager_uncleanable_bytes",
-        "Bytes that would be cleaned in them.",
+        "Cleanable bytes in uncleanable partitions.",
         "uncleanable_bytes",
     ),
 )

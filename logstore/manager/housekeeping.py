@@ -65,7 +65,7 @@ class Housekeeping:
             try:
                 manager.log(tp)
             except LogStoreError as error:
-                logger.warning("%s is left out of background work: %s", tp, error)
+                logger.warning("%s is skipped by background tasks: %s", tp, error)
         first = config.log_initial_task_delay_ms
         for name, action, period_ms, idle_ms in (
             (

@@ -368,7 +368,7 @@ class LogRegistry:
                 target.half_opened.discard(topic_partition)
             except BaseException:
                 del self._logs[topic_partition]
-                log.abandon("could not be opened where it was moved to", KafkaStorageError)
+                log.abandon("could not be opened in its new directory", KafkaStorageError)
                 raise
             move.finish()
         self.schedule_folder_deletion(log.config.file_delete_delay_ms)
@@ -534,4 +534,4 @@ def _opening(topic_partition: TopicPartition, directory: LogDirectory) -> Iterat
 
 
 def _refuse_without_leader(topic_partition: TopicPartition) -> NoReturn:
-    raise NotLeaderForPartitionError(f"this broker does not know who leads {topic_partition}")
+    raise NotLeaderForPartitionError(f"this broker does not know the leader of {topic_partition}")

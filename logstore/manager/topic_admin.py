@@ -276,8 +276,8 @@ class TopicAdmin:
         ]
         if offline:
             raise KafkaStorageError(
-                f"topic '{name}' may have partitions in {', '.join(offline)}, which is offline:"
-                " the rest of it was deleted"
+                f"topic '{name}' may have partitions in {', '.join(offline)}, which is offline;"
+                " all others were deleted"
             )
         if name in self._store:
             with self._storing():

@@ -587,4 +587,4 @@ def _check_offsets(first: int, offsets: Sequence[int], last: int) -> None:
             f"a batch of {first} to {last}"
         )
     if any(before >= after for before, after in pairwise(offsets)):
-        raise InvalidRecordError("the offsets of a batch's records must rise")
+        raise InvalidRecordError("the offsets of records in a batch must increase")

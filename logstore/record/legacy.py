@@ -143,22 +143,25 @@ def parse_message(data: bytes) -> OldMessage:
         The fields do not add up to the size of the entry.
     """
     if len(data) < _HEAD.size:
-        raise InvalidRecordError(f"a message of {len(data)} bytes has no room for its fields")
+        raise InvalidRecordError(f"a message of {len(data)} bytes is too short for its fields")
     offset, length, crc, magic, attributes = _HEAD.unpack_from(data)
     position = _HEAD.size
     timestamp, timestamp_type = NO_TIMESTAMP, None
     if magic not in MAGICS or length + layout.LOG_OVERHEAD != len(data):
-        raise InvalidRecordError(f"no message of magic 0 or 1, but {magic}, of {len(data)} bytes")
+        raise InvalidRecordError(
+            f"expected a message of magic 0 or 1 with {length + layout.LOG_OVERHEAD} bytes, found"
+            f" magic {magic} and {len(data)} bytes"
+        )
     if magic == 1:
         if len(data) < position + _TIMESTAMP.size:
-            raise InvalidRecordError("a message without room for its timestamp")
+            raise InvalidRecordError("a message that is too short for its timestamp")
         (timestamp,) = _TIMESTAMP.unpack_from(data, position)
         timestamp_type = TimestampType(bool(attributes & layout.TIMESTAMP_TYPE_BIT))
         position += _TIMESTAMP.size
     fields: list[bytes | None] = []
     for name in ("key", "value"):
         if len(data) < position + _LENGTH.size:
-            raise InvalidRecordError(f"a message without room for its {name}'s length")
+            raise InvalidRecordError(f"a message that is too short for the length of its {name}")
         (size,) = _LENGTH.unpack_from(data, position)
         position += _LENGTH.size
         if not -1 <= size <= len(data) - position:

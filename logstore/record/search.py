@@ -81,7 +81,9 @@ def find_batch(
                 spent += header.size_bytes
                 if effort is not None and spent > effort:
                     raise CorruptRecordError(
-                        "too much here looks like a batch", position=position, check="torn_tail"
+                        "too many byte sequences resemble a batch",
+                        position=position,
+                        check="torn_tail",
                     )
                 if crc_of(file, position, position + header.size_bytes) == header.crc:
                     return BatchAt(position, header)

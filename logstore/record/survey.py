@@ -65,11 +65,11 @@ class Damage(NamedTuple):
         around = "" if before is None else f" after offset {before}"
         around += "" if after is None else f"{' and' if around else ''} before offset {after}"
         if self.is_mended:
-            how = f"wrong ({self.check}), but can be inferred from the batches around"
+            how = f"wrong ({self.check}), but can be inferred from adjacent batches"
         else:
             how = f"damaged ({self.check})"
             if later := self.later_records:
-                how += f"; {later:,} later record{' is' if later == 1 else 's are'} intact"
+                how += f"; {later:,} later record{' is' if later == 1 else 's are'} valid"
         return (
             f"{self.path}: {self.size_bytes:,} bytes at position {self.position}{around} are {how}"
         )

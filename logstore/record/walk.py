@@ -379,7 +379,7 @@ def _old_or_bad_magic(
 def _old_format(magic: int, path: str | None, position: int) -> UnsupportedFormatError:
     return UnsupportedFormatError(
         f"{path or 'buffer'} at position {position}: message format v{magic} "
-        "(magic 0 and 1) is not supported; the file is left as it is",
+        "(magic 0 and 1) is not supported; the file is not changed",
         path=path,
         position=position,
         magic=magic,

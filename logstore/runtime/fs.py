@@ -292,7 +292,7 @@ class DiskFileSystem:
         """Return the reason why the system refused to open an irregular file."""
         kind = self.kind(path)
         if kind is FileKind.LINK:
-            text = "is a symbolic link, through which no file is written"
+            text = "is a symbolic link, which writes do not follow"
             return NotRegularFileError(error.errno, text, path)
         if kind is FileKind.SPECIAL:
             return NotRegularFileError(error.errno, "is not a regular file", path)
@@ -354,7 +354,7 @@ class DiskFileSystem:
             os.makedirs(path, exist_ok=True)  # noqa: PTH103  # see is_dir
         except FileExistsError as error:
             if self.kind(path) is FileKind.LINK:
-                text = "is a symbolic link that leads to no directory"
+                text = "is a symbolic link whose target is not a directory"
                 raise FileExistsError(errno.EEXIST, text, path) from error
             raise
 

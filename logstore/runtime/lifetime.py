@@ -29,8 +29,8 @@ _USES = ("__call__", "__contains__", "__enter__", "__getitem__", "__iter__", "__
 """Special methods that use an object. All others only describe or exit it."""
 
 _FORKED = (
-    "belongs to the process that opened it, of which this one is a fork: it goes on there, and"
-    " cannot be used here"
+    "was opened by the parent process, which continues to use it, and cannot be used in this forked"
+    " process"
 )
 
 _lifetimes: WeakSet[Lifetime] = WeakSet()

@@ -19,7 +19,7 @@ def opened_socket(host: str, port: int) -> socket.socket:
         The address is unknown or in use.
     """
     if not 0 <= port <= LAST_PORT:
-        raise InvalidConfigurationError(f"cannot listen on {host}:{port}: no such port")
+        raise InvalidConfigurationError(f"cannot listen on {host}:{port}: the port is out of range")
     try:
         found = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

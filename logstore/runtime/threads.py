@@ -56,7 +56,7 @@ class ThreadScheduler(QueueScheduler):
     def __init__(self, clock: Clock, threads: int = BACKGROUND_THREADS) -> None:
         if isinstance(clock, VirtualClock):
             raise ValueError(  # noqa: TRY004  # any other clock of the same type would do
-                "virtual time passes in one thread; take a DeterministicScheduler"
+                "virtual time requires a single thread: use a DeterministicScheduler"
             )
         check_threads(threads)
         super().__init__(clock)
@@ -166,7 +166,11 @@ class ThreadScheduler(QueueScheduler):
             except RuntimeError as error:  # no more threads are available
                 if not self._workers:
                     raise
-                logger.warning("tasks wait for one of %d threads: %s", len(self._workers), error)
+                logger.warning(
+                    "tasks are waiting because all %d threads are busy: %s",
+                    len(self._workers),
+                    error,
+                )
             else:
                 self._workers.add(worker)
 

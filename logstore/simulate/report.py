@@ -212,15 +212,15 @@ def _sweep_parts(sweep: Sweep | None) -> Iterator[Part]:
     rows = [
         (*each.settings.values(), *(_with_range(cost, each) for cost in shown), verdict)
         for number, each in enumerate(sweep.variants)
-        for verdict in ["not beaten" if number in numbers else ""]
+        for verdict in ["Pareto-optimal" if number in numbers else ""]
     ]
     yield pages.heading("Costs of the settings")
     yield pages.paragraph(
-        "A variant is beaten if another one is better in at least one cost and worse in none."
+        "A variant is Pareto-optimal if no other is better in one cost and at least as good in all."
     )
     heads = (*names, *costs, "verdict")
     yield pages.table("Costs of the settings", heads, rows, front=numbers)
-    words = f"{len(numbers)} of {len(sweep.variants)} variants are not beaten."
+    words = f"{len(numbers)} of {len(sweep.variants)} variants are Pareto-optimal."
     yield _plot(_front_figure(sweep, numbers), "front", "Space and writes of each variant", words)
 
 
@@ -289,7 +289,7 @@ def _found_parts(found: Found | None) -> Iterator[Part]:
     names = (*found.best.settings, *(each.name for each in shown), "seeds", "verdict")
     marked = [number for number, each in enumerate(found.front) if each is found.best]
     yield pages.table("Front", names, front, front=marked)
-    words = f"{len(found.candidates)} combinations were run; {len(found.front)} are not beaten."
+    words = f"{len(found.candidates)} combinations were run; {len(found.front)} are Pareto-optimal."
     title = f"{shown[-1].label.strip()} and {found.minimize.label.strip()} of each combination"
     yield _plot(_found_figure(found, shown), "found", title[0].upper() + title[1:], words)
 
@@ -543,8 +543,8 @@ def _front_figure(sweep: Sweep, front: Sequence[int]) -> Figure:
 
     figure = Figure()
     for label, symbol, colour, is_front in (
-        ("beaten by another", "circle-open", "#777777", False),
-        ("not beaten", "diamond", "#0072b2", True),
+        ("dominated", "circle-open", "#777777", False),
+        ("Pareto-optimal", "diamond", "#0072b2", True),
     ):
         numbers = [n for n in range(len(sweep.variants)) if (n in front) == is_front]
         group = [sweep.variants[number] for number in numbers]

@@ -96,7 +96,7 @@ class Context:
         self.notices = Notices()
         if broker.read_only:
             self.notices.attach()
-            self.read_only_because = "the directory is open for reading only"
+            self.read_only_because = "the directory was opened read-only"
         elif is_replicated(broker):
             self.read_only_because = (
                 "this broker is part of a cluster; send changes to the cluster's controller"

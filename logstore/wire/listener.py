@@ -306,7 +306,7 @@ class Listener:
     def _refuse(self, host: str, reason: str) -> None:
         """Log the first refused connection of each sweep. `_sweep` logs the number of the rest."""
         if not self._refused:
-            logger.warning("a connection from %s is refused: %s", host, reason)
+            logger.warning("rejected a connection from %s: %s", host, reason)
         self._refused += 1
 
     def _forget(self, connection: Connection) -> None:

@@ -208,8 +208,8 @@ class Producers:
 class Batches:
     """How records are packed into batches."""
 
-    min_records: int = setting(100, "Fewest records of a full batch.", 1, BLOCK_RECORDS)
-    max_records: int = setting(100, "Most records of a batch, inclusive.", 1, BLOCK_RECORDS)
+    min_records: int = setting(100, "Minimum number of records in a full batch.", 1, BLOCK_RECORDS)
+    max_records: int = setting(100, "Maximum number of records in a batch.", 1, BLOCK_RECORDS)
     codec: str = setting(
         "none", "Compression codec.", choice=("none", "gzip", "snappy", "lz4", "zstd")
     )

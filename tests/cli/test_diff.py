@@ -100,5 +100,8 @@ def test_another_content_is_changed(run, copies):
 def test_one_partition_is_compared_with_one(run, data_dir, copies):
     before, after, _ = copies
     run("topic", "create", "other")
-    assert "give the directory of one" in run("diff", before, f"{data_dir}/", code=2).stderr
+    assert (
+        "specify the directory of a single partition"
+        in run("diff", before, f"{data_dir}/", code=2).stderr
+    )
     run("diff", before, after, "--all", "--summary", code=2)

@@ -241,7 +241,7 @@ def test_the_table_has_verdict_places_and_rules(run, create, put):
     text = run("erasure", "t", "--key", "ann", "--now", JAN_1, code=1).stdout
     assert text.startswith("ann found: 2 locations in 1 file")
     assert "earliest deletion of all: 2024-01-02 00:00:00.000Z, in 1d" in text
-    assert "nothing deletes all of it by itself" in text
+    assert "not all of it is deleted automatically" in text
     assert "delete.retention.ms 1d after the first pass" in " ".join(text.split())
 
 

@@ -70,7 +70,7 @@ def test_the_table_shows_the_time_and_the_reason(run, users):
     assert "not yet: its records are younger than min.compaction.lag.ms=1h" in text
     assert "  a running cleaner would clean it at 2024-01-01 01:00" in text
     assert text.endswith(": 1 waiting, 1 not compacted\n")
-    assert text.count("all 4 conditions below must be met\n") == 1
+    assert text.count("all 4 of the following conditions must be met\n") == 1
     assert "min.compaction.lag.ms 1h" in text
     text = run("explain", users, "--now", JAN_1 + HOUR_MS).stdout
     assert "users-0 due: frees " in text
@@ -259,13 +259,13 @@ def test_each_assumption_is_listed_once(run, data_dir):
     (data_dir / "logstore-topics.json").unlink()
     text = run("explain", "t", "--partition", 0).stdout
     assert text.count("assumed:") == 1
-    assert text.count("the time is the system clock's") == 1
+    assert text.count("(system clock)") == 1
     text = " ".join(run("explain", "t").stdout.split())
     assert text.count("no configuration of topic t is stored here") == 1
-    assert text.count("the time is the system clock's") == 1
+    assert text.count("(system clock)") == 1
     items = run("explain", "t", "--format", "jsonl").jsonl
     assert all("no configuration" in item["assumed"][0] for item in items)
-    assert all("the time is the system clock's" in item["assumed"][-1] for item in items)
+    assert all("(system clock)" in item["assumed"][-1] for item in items)
 
 
 @pytest.mark.parametrize(

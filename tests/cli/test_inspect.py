@@ -462,7 +462,7 @@ def test_of_two_metadata_logs_one_is_shown(run, tmp_path):
     assert [row["directory"] for row in found.jsonl] == [
         f"{tmp_path}/nodes/one/__cluster_metadata-0"
     ]
-    assert "nodes/two/__cluster_metadata-0 is left out" in found.stderr
+    assert "nodes/two/__cluster_metadata-0 is ignored" in found.stderr
 
 
 @pytest.mark.parametrize("option", ((), ("--summary",), ("--deep",), ("--fate",)))

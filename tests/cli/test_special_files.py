@@ -36,7 +36,7 @@ def test_no_command_waits_at_a_pipe(run, data_dir, name):
         assert [f["path"] for f in checked["findings"] if f["path"] == str(path)]
         for command in (("inspect", "u"), ("explain",), ("read", "u")):
             told = run(*command, code=1 if name == "logstore-moves.json" else 0)
-            assert name != "logstore-topics.json" or "is taken as empty" in told.stderr
+            assert name != "logstore-topics.json" or "is treated as empty" in told.stderr
         run("roll", "u", code=1 if name in NAMES[:2] else 0)
 
 

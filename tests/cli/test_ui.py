@@ -161,7 +161,7 @@ def test_the_page_of_a_served_broker_obeys_its_acls():
     (
         (("ui", "nix"), 2, "no such file or directory"),
         (("ui", "--listen", "127.0.0.1"), 2, "is not HOST:PORT"),
-        (("ui", "{dir}", "--listen", "127.0.0.1:70000"), 2, "no such port"),
+        (("ui", "{dir}", "--listen", "127.0.0.1:70000"), 2, "the port is out of range"),
         (("serve", "--memory", "--listen", "127.0.0.1:0", "--ui", "x"), 2, "is not HOST:PORT"),
     ),
 )

@@ -96,7 +96,7 @@ def test_directories_that_cannot_be_verified_are_refused_at_once(run, no_spark, 
 def test_a_run_does_not_overwrite_existing_files(run, no_spark, tmp_path):
     (tmp_path / "after").mkdir()
     refused = run("workload", "run", "cdc-table", "--out", tmp_path, code=2)
-    assert f"{tmp_path}/after is there already" in refused.stderr
+    assert f"{tmp_path}/after already exists" in refused.stderr
 
 
 def test_without_pyspark_the_message_names_the_extra(run, monkeypatch, data_dir):

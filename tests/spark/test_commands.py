@@ -165,7 +165,7 @@ def test_a_run_reports_its_stages_and_exits_with_1_after_violations(run, asked, 
     assert not Path(temporary).exists()
     for name in ("before", "before.parquet", "after"):
         (Path("new/out") / name).mkdir()
-        assert f"new/out/{name} is there already" in run(*command, "--out", "new/out", code=2)
+        assert f"new/out/{name} already exists" in run(*command, "--out", "new/out", code=2)
         (Path("new/out") / name).rmdir()
 
 

@@ -109,7 +109,8 @@ def _only(target: Target, name: str) -> TopicPartition:
     target.opened()
     if len(target.partitions) != 1:
         raise click.UsageError(
-            f"{name} holds {plural(len(target.partitions), 'partition')}: give the directory of one"
+            f"{name} holds {plural(len(target.partitions), 'partition')}: specify the directory of"
+            " a single partition"
         )
     return target.partitions[0]
 

@@ -128,7 +128,7 @@ def _outlook(report: ErasureReport) -> Iterator[str]:
         moment = max(each for each in earliest if each is not None)
         yield f"  earliest deletion of all: {format_time(moment)}{_in(moment, report.now_ms)}"
     if None in latest:
-        yield from wrapped("nothing deletes all of it by itself", "  ")
+        yield from wrapped("not all of it is deleted automatically", "  ")
     else:
         moment = max(each for each in latest if each is not None)
         yield f"  latest deletion of all: {format_time(moment)}{_in(moment, report.now_ms)}"

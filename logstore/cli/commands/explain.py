@@ -264,7 +264,7 @@ def _notes(each: PartitionExplanation) -> Iterator[str]:
     if len(pressing) > 1:
         yield ""
         both_or_all = "both" if len(pressing) == 2 else f"all {len(pressing)}"
-        yield paint(f"{both_or_all} conditions below must be met", "bold")
+        yield paint(f"{both_or_all} of the following conditions must be met", "bold")
     for remedy in pressing:
         yield ""
         name = words("condition", remedy.gate)

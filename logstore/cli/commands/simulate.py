@@ -210,7 +210,7 @@ def simulate(
     printed, to be edited and run. If SCENARIO is also given, it is run from that state instead.
 
     With --sweep, the scenario is run with every combination of values. The table shows the costs of
-    each, and marks combinations that no other one beats in all respects.
+    each, and marks the Pareto-optimal combinations.
 
     With --goal, searches the values of --search for the combination that meets the goal with every
     seed and minimizes a quantity. It must also meet the goal with 20 other seeds. If no combination

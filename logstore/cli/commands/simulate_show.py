@@ -143,7 +143,7 @@ def show_sweep(swept: Sweep) -> None:
 
     def lines() -> Iterator[Sequence[str]]:
         for each in swept.variants:
-            verdict = "not beaten" if each in front else ""
+            verdict = "optimal" if each in front else ""
             settings = list(each.settings.values())
             if not has_seeds:
                 yield [*settings, *(row.format(each.costs[row.cost]) for row in shown), verdict]
@@ -197,7 +197,7 @@ def show_found(found: Found) -> None:
     shown = [found.minimize, *(each for each in bounded.values() if each != found.minimize)]
     numbers = (*(each.name for each in shown), "seeds")
     front = Table(("setting", *numbers, ""), right=numbers)
-    emit("trade-offs that no other combination beats, by the first seed:")
+    emit("Pareto-optimal combinations, by the first seed:")
     emit_lines(
         front.lines(
             [

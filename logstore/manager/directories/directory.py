@@ -280,11 +280,13 @@ class LogDirectory:
             elif parsed.state == FUTURE_DIR_SUFFIX:
                 self.futures.add(name)
             else:
-                logger.warning("%s is left alone: only a broker knows what to do with it", path)
+                logger.warning(
+                    "%s is skipped: only its broker can complete or undo the operation", path
+                )
         if foreign:
             logger.warning(
-                "%s: passed over, as no folder of a partition is called so: %s; a broker refuses"
-                " the whole directory for that",
+                "%s: skipped, because their names are not partition names: %s; a Kafka broker does"
+                " not start with such directories",
                 self.path,
                 ", ".join(foreign),
             )
@@ -585,7 +587,7 @@ class LogDirectory:
             return self.checkpoint(name).read()
         except CorruptCheckpointError as error:
             # As in Kafka, recovery then starts at 0 and reads more than necessary.
-            logger.warning("%s; it is taken as empty", error)
+            logger.warning("%s; it is treated as empty", error)
             self._damaged.add(name)  # warn once, not for each partition
             return {}
 

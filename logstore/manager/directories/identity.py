@@ -61,8 +61,8 @@ def read_identity(
         path = f"{log_dir}/{META_PROPERTIES}"
         if node_id is not None and stored.node_id not in (None, node_id[1]):
             raise InvalidConfigurationError(
-                f"{path} is of node {stored.node_id}, and {node_id[0]} is {node_id[1]}: the"
-                " directory is another broker's"
+                f"{path} belongs to node {stored.node_id}, but {node_id[0]} is {node_id[1]}: the"
+                " directory belongs to a different broker"
             )
         for other in known:
             for what, one, two in (
@@ -71,7 +71,8 @@ def read_identity(
             ):
                 if one != two and None not in (one, two):
                     raise InvalidConfigurationError(
-                        f"{path} is of {what} {one}, but {other.log_dir} is of {what} {two}"
+                        f"{path} belongs to {what} {one}, but {other.log_dir} belongs to {what}"
+                        f" {two}"
                     )
         known.append(stored)
     numbers = [stored.node_id for stored in known if stored.node_id is not None]
@@ -118,7 +119,7 @@ def _read(fs: FileSystem, log_dir: str, max_bytes: int) -> _Stored | None:
     if version != "0":  # version 0 may lack both
         for key, value in (("node.id", node_id), ("cluster.id", cluster_id)):
             if value is None:
-                raise CorruptCheckpointError(f"there is no {key}", path=path, check=key)
+                raise CorruptCheckpointError(f"{key} is missing", path=path, check=key)
     return _Stored(log_dir, node_id, cluster_id)
 
 

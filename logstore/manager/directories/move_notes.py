@@ -82,7 +82,7 @@ def _partition(name: str) -> TopicPartition:
 
 def _move(target: object, folder: object, undone: object) -> Move:
     if not (isinstance(target, str) and isinstance(folder, str) and isinstance(undone, bool)):
-        raise TypeError("a move is two names and whether it was undone")
+        raise TypeError("a move must have a target, a folder and a flag")
     return Move(target, folder, undone)
 
 

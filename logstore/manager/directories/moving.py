@@ -68,7 +68,7 @@ def find_directory(directories: Sequence[LogDirectory], log_dir: str) -> LogDire
         if directory.path in paths:
             return directory
     known = ", ".join(directory.path for directory in directories)
-    raise LogDirNotFoundError(f"{log_dir} is none of the data directories, which are {known}")
+    raise LogDirNotFoundError(f"{log_dir} is not one of the data directories, which are {known}")
 
 
 class PartitionMove:
@@ -239,7 +239,9 @@ def recover_moves(directories: Sequence[LogDirectory]) -> None:
             path = f"{directory.path}/{name}"
             # A running process might still finish the move.
             level = logging.WARNING if directory.is_unchanging() else logging.INFO
-            logger.log(level, "%s is left alone: only a broker knows what to do with it", path)
+            logger.log(
+                level, "%s is skipped: only its broker can complete or undo the operation", path
+            )
 
 
 class _InterruptedMove:
@@ -304,7 +306,7 @@ class _InterruptedMove:
         target, where = self._target, self._move.target
         offline = [directory.path for directory in self._all if not directory.is_online]
         if (target is None and offline) or (target is not None and not target.is_online):
-            return f"it was being moved to {where}; offline is {', '.join(offline)}"
+            return f"it was being moved to {where}; offline: {', '.join(offline)}"
         if target is None and self._source.runtime.fs.is_dir(f"{where}/{self._tp}"):
             raise _moved_error(self._tp, self._source, where)
         return None
@@ -326,7 +328,10 @@ class _InterruptedMove:
         """Apply a change unless read-only. A failure takes the directory offline."""
         if directory.read_only or not directory.is_online:
             return
-        with suppress(KafkaStorageError), directory.guard(f"cannot settle the move of {self._tp}"):
+        with (
+            suppress(KafkaStorageError),
+            directory.guard(f"cannot complete the move of {self._tp}"),
+        ):
             change(directory)
 
 
@@ -362,6 +367,6 @@ def _moved_error(
     topic_partition: TopicPartition, source: LogDirectory, target: str
 ) -> InvalidConfigurationError:
     return InvalidConfigurationError(
-        f"partition {topic_partition} was moved from {source.path} to {target}, which is none of"
-        f" the data directories: name it too, or read {target}/{topic_partition}"
+        f"partition {topic_partition} was moved from {source.path} to {target}, which is not"
+        f" one of the data directories: add it, or read {target}/{topic_partition}"
     )

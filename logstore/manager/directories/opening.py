@@ -111,7 +111,8 @@ def _with_stored(static: BrokerConfig, store: TopicStore) -> BrokerConfig:
         return merge_layers(static, store.settings(Layer.CLUSTER), store.settings(Layer.BROKER))
     except InvalidConfigurationError as error:
         raise InvalidConfigurationError(
-            f"{store.path}: its broker settings go before those given, and do not fit: {error}"
+            f"{store.path}: its stored broker settings override the given settings and are"
+            f" inconsistent with them: {error}"
         ) from error
 
 
@@ -122,7 +123,8 @@ def _find_partitions(
         if METADATA_LOG in homes and METADATA_LOG in directory.partitions:
             directory.partitions.discard(METADATA_LOG)  # it belongs to another node
             logger.warning(
-                "%s/%s is left out: %s has one, too; look at it by its path",
+                "%s/%s is ignored, because %s contains this partition, too; use its path to inspect"
+                " it",
                 directory.path,
                 METADATA_LOG_DIR,
                 homes[METADATA_LOG].path,
@@ -130,6 +132,6 @@ def _find_partitions(
         for tp in directory.partitions:
             if tp in homes:
                 raise InvalidConfigurationError(
-                    f"partition {tp} is in {homes[tp].path} and in {directory.path}"
+                    f"partition {tp} exists in both {homes[tp].path} and {directory.path}"
                 )
             homes[tp] = directory

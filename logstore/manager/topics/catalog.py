@@ -188,7 +188,7 @@ class TopicCatalog:
         except InvalidConfigurationError as error:
             if not self._is_tolerant:
                 raise
-            logger.warning("topic '%s': %s; the defaults are taken", topic, error)
+            logger.warning("topic '%s': %s; the defaults are used", topic, error)
             config = effective_config({}, broker_config)
         self._effective[topic] = overrides, broker_config, config
         return config

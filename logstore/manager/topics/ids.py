@@ -41,10 +41,10 @@ def read_topic_id(fs: FileSystem, folder: str) -> str | None:
     try:
         found = read_partition_metadata(fs, folder)
     except CorruptCheckpointError as error:
-        logger.warning("%s; it is taken as missing", error)
+        logger.warning("%s; it is treated as missing", error)
         return None
     except OSError as error:
-        logger.warning("%s/%s: %s; it is taken as missing", folder, PARTITION_METADATA, error)
+        logger.warning("%s/%s: %s; it is treated as missing", folder, PARTITION_METADATA, error)
         return None
     return None if found is None else encode_topic_id(found)
 

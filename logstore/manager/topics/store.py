@@ -106,7 +106,7 @@ class TopicStore:
         except CorruptCheckpointError as error:
             if not is_tolerant:
                 raise
-            logger.warning("%s; it is taken as empty", error)
+            logger.warning("%s; it is treated as empty", error)
             self._topics = {}
 
     def __contains__(self, name: str) -> bool:

@@ -80,7 +80,7 @@ def _directory(out: str | None) -> Iterator[str]:
         path = Path(out)
         for name in ("before", "before.parquet", "after"):
             if (path / name).exists():
-                raise click.UsageError(f"{path / name} is there already")
+                raise click.UsageError(f"{path / name} already exists")
         path.mkdir(parents=True, exist_ok=True)
         yield str(path)
         return

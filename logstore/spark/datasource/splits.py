@@ -348,7 +348,7 @@ def _batches_in(file: SegmentFile) -> Iterator[RecordBatch]:
     try:
         handle = os.open(file.path, os.O_RDONLY)
     except FileNotFoundError as error:
-        raise FileChangedError(f"{file.path} does not exist any more") from error
+        raise FileChangedError(f"{file.path} no longer exists") from error
     try:
         status = os.fstat(handle)
         if status.st_ino != file.inode or file.size not in (None, status.st_size):

@@ -99,7 +99,7 @@ class OffsetCheckpoint:
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace all entries, sorted by topic and partition. They are durable when it returns."""
         for topic, _ in offsets:
-            assert _is_topic(topic), f"{topic!r} would break its line"
+            assert _is_topic(topic), f"{topic!r} cannot be stored on one line"
         rows = [(tp.topic, tp.partition, offsets[tp]) for tp in sorted(offsets)]
         with self._lock:
             self._parsed = (write_rows(self._fs, self.path, rows), dict(offsets))

@@ -78,7 +78,7 @@ def write_all_partition_metadata(runtime: Runtime, topic_ids: Mapping[str, bytes
 
 
 def _encode(topic_id: bytes) -> bytes:
-    assert any(topic_id), "the zero id is not a topic"
+    assert any(topic_id), "the zero id is not a topic id"
     return f"version: {CHECKPOINT_VERSION}\ntopic_id: {encode_topic_id(topic_id)}".encode()
 
 

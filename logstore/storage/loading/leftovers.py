@@ -159,10 +159,10 @@ def remove_leftovers(files: PartitionFiles, *, keeps_cleaned: bool = False) -> N
         lowest = min(parts.base_offset for _, parts in cleaned)
         for path, parts in files.listed(state=SWAP_SUFFIX):
             if parts.base_offset >= lowest:
-                files.remove(path, "removed_leftover", "its swap did not get to all files")
+                files.remove(path, "removed_leftover", "its swap is incomplete")
         files.sync_names()  # a `.swap` without any `.cleaned` counts as complete
     for path, _ in cleaned:
-        files.remove(path, "removed_leftover", "the cleaning that wrote it did not finish")
+        files.remove(path, "removed_leftover", "it was written by an unfinished cleaning pass")
     files.sync_names()
 
 
@@ -190,7 +190,7 @@ def finish_swaps(files: PartitionFiles) -> None:
             elif parts.kind != SNAPSHOT_SUFFIX:
                 continue
             if superseded:
-                files.remove(path, "finished_swap", "complete new segments replace it")
+                files.remove(path, "finished_swap", "it is replaced by complete segments")
         files.sync_names()  # superseded files must not reappear next to their replacement
     swapped = files.listed(state=SWAP_SUFFIX)
     for bases in from_both_ends({parts.base_offset for _, parts in swapped}):

@@ -305,7 +305,7 @@ class _Scan:
         if first < self._span_start and self._span_start != self._segment.base_offset:
             raise SegmentOverflowError(
                 f"{path} at position {position}: offset {first} follows offset {previous}, which is"
-                " more than 2^31-1 above the segment's base; the file is left as it is"
+                " more than 2^31-1 above the segment's base; the file is not changed"
             )
         raise misplaced(first, last, previous + 1, path, position)
 

@@ -147,7 +147,7 @@ def _check_offsets(segment: LogSegment, end: int, bound: int | None) -> None:
     if bound is not None and previous >= bound:
         raise SegmentOverflowError(
             f"{path}: offset {previous} is more than 2^31-1 above the segment's base, and not below"
-            f" the base {bound} of the next one; the file is left as it is"
+            f" the base {bound} of the next one; the file is not changed"
         )
     if previous - segment.base_offset <= INT32_MAX:
         raise ValueError(f"{path}: offset {previous} fits the segment, which needs no split")

@@ -165,8 +165,8 @@ def check_last_offset(first_offset: int, last_offset: int) -> None:
     """
     if last_offset >= INT64_MAX:
         raise InvalidRecordError(
-            f"offsets {first_offset} to {last_offset} go beyond {INT64_MAX - 1}, the last one that"
-            " a record can have"
+            f"offsets {first_offset} to {last_offset} exceed {INT64_MAX - 1}, the maximum offset"
+            " of a record"
         )
 
 
@@ -348,7 +348,7 @@ def check_replicated_batches(
             last_offset=previous,
         )
     if previous - first > INT32_MAX:
-        raise InvalidRecordError(f"offsets {first} to {previous} do not fit one segment")
+        raise InvalidRecordError(f"offsets {first} to {previous} do not fit in one segment")
     check_set_size(sum(len(batch.data) for batch in batches), config)
 
 
@@ -358,7 +358,8 @@ def _check_client_header(batch: RecordBatch) -> None:
         raise InvalidRecordError(f"a client's batch has base offset 0, not {header.base_offset}")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         raise InvalidRecordError(
-            f"{header.record_count} records do not fit last offset delta {header.last_offset_delta}"
+            f"{header.record_count} records do not match last offset delta"
+            f" {header.last_offset_delta}"
         )
     if header.is_control:
         raise InvalidRecordError("clients may not write control batches")

@@ -137,11 +137,11 @@ def _check_entries(
         reach = max(entry.last_offset, txn_offset)
         reason = None
         if entry.producer_id < 0 or entry.producer_id in producers:
-            reason = f"producer {entry.producer_id} is negative or there twice"
+            reason = f"producer {entry.producer_id} is negative or occurs twice"
         elif txn_offset >= 0 and txn_offset in transactions:
             reason = f"two transactions begin at offset {txn_offset}"
         elif end_offset is not None and reach >= end_offset:
-            reason = f"it knows offset {reach}, but ends at {end_offset}"
+            reason = f"it contains offset {reach}, which is not below its end {end_offset}"
         if reason is not None:
             raise CorruptSnapshotError(
                 reason,

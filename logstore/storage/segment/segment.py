@@ -585,7 +585,9 @@ class LogSegment(SegmentFiles):
             return None
         found = self.translate_offset(last.last_offset)
         if found is None:
-            return f"an aborted transaction ends at {last.last_offset}, where no batch is"
+            return (
+                f"an aborted transaction ends at {last.last_offset}, but no batch has this offset"
+            )
         if found.base_offset > last.last_offset:
             return None
         header = next(self.batches(found.position)).header
@@ -593,7 +595,7 @@ class LogSegment(SegmentFiles):
             return None
         return (
             f"an aborted transaction of producer {last.producer_id} ends at {last.last_offset},"
-            " where it has no marker"
+            " but there is no marker at this offset"
         )
 
     def holds(self, entry: OffsetPosition) -> bool:
@@ -632,7 +634,7 @@ class LogSegment(SegmentFiles):
             if self._rebuilt_index is not None and wrong_entry not in self._rebuilt_index:
                 return self._rebuilt_index
             logger.warning(
-                "%s: no batch of offset %d or below at position %d: the index is rebuilt",
+                "%s: no batch with offset %d or below at position %d: rebuilding the index",
                 index.path,
                 wrong_entry.offset,
                 wrong_entry.position,

@@ -42,7 +42,7 @@ export function Explanation({ item, nowMs }) {
         ${isForeseen(item) && html`<span>; a running <${Opening} of=${item} nowMs=${nowMs} /></span>`}
       </p>
 
-      ${remedies.length > 1 && html`<p>${remedies.length === 2 ? "Both" : `All ${remedies.length}`} conditions below must be met.</p>`}
+      ${remedies.length > 1 && html`<p>${remedies.length === 2 ? "Both" : `All ${remedies.length}`} of the following conditions must be met.</p>`}
       ${remedies.length > 0 && html`
         <div class="remedies">
           ${remedies.map((remedy) => html`

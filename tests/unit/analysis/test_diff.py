@@ -168,7 +168,7 @@ def test_records_from_the_end_of_the_clean_section_on_supersede_none(
         if cleaned_until is not None
         else (
             "the second copy has no cleaner checkpoint: it is assumed to be cleaned up to its end"
-            " 3; copy cleaner-offset-checkpoint along to avoid this",
+            " 3; copy cleaner-offset-checkpoint as well to avoid this",
         )
     )
     size = len(batches[0])

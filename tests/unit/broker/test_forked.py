@@ -54,7 +54,7 @@ def filled(path, **options):
 
 def refused(*uses):
     for use in uses:
-        with pytest.raises(IllegalStateError, match="of which this one is a fork"):
+        with pytest.raises(IllegalStateError, match="cannot be used in this forked process"):
             use()
 
 

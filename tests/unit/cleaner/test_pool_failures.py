@@ -130,7 +130,7 @@ def test_an_unexpected_error_only_ends_the_cleaning_of_its_log(
     assert metrics.dead_thread_count == 0
     assert list(metrics.uncleanable_partitions_count.values()) == [1]
     assert broker.cleaner.states.of(USERS) is None
-    (record,) = [each for each in caplog.records if "is not cleaned any more" in each.message]
+    (record,) = [each for each in caplog.records if "is no longer cleaned" in each.message]
     assert record.exc_info is not None, "a defect is logged with its traceback"
     monkeypatch.undo()
     assert broker.cleaner.retry(USERS)
@@ -162,7 +162,7 @@ def test_a_disk_that_fails_while_a_log_is_chosen_is_a_mark_and_a_gauge(path: str
     assert broker.metrics().uncleanable_partitions_count == {"/memory": 1}
     assert broker.metrics().uncleanable_bytes == {"/memory": 0}, "nobody can tell"
     assert broker.metrics().dead_thread_count == 0
-    (record,) = [each for each in caplog.records if "is not cleaned any more" in each.message]
+    (record,) = [each for each in caplog.records if "is no longer cleaned" in each.message]
     assert record.levelname == "WARNING"
     assert record.exc_info is None
     broker.append("users", value=b"v", key=b"k", partition=0)

@@ -150,8 +150,8 @@ def test_partitions_are_uncleanable_until_they_are_forgotten(
         (record.levelno, record.getMessage(), record.exc_info is not None)
         for record in caplog.records
     ] == [
-        (logging.WARNING, "users-3 is not cleaned any more: damaged", False),
-        (logging.WARNING, "orders-1 is not cleaned any more: ValueError: a defect", True),
+        (logging.WARNING, "users-3 is no longer cleaned: damaged", False),
+        (logging.WARNING, "orders-1 is no longer cleaned: ValueError: a defect", True),
     ]
     assert two.to_json() == {
         "topic": "users",

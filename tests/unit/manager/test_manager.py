@@ -256,7 +256,7 @@ def test_partitions_spread_over_directories_and_are_found_again(home):
 def test_a_partition_in_two_directories_is_refused(home):
     for path in (home.path, home.path + "-2"):
         home.fs.make_dirs(f"{path}/a-0")
-    with pytest.raises(InvalidConfigurationError, match="is in"):
+    with pytest.raises(InvalidConfigurationError, match="exists in both"):
         home.open(home.path + "-2")
 
 
@@ -290,9 +290,9 @@ def test_folders_that_are_not_partitions_are_named_once(home, caplog):
     with caplog.at_level(logging.WARNING):
         manager = home.open()
         manager.close()
-    told = [record.message for record in caplog.records if "passed over" in record.message]
+    told = [record.message for record in caplog.records if "partition names" in record.message]
     assert len(told) == 1
-    assert ": a-007, foo-bar; a broker refuses" in told[0]
+    assert ": a-007, foo-bar; a Kafka broker does not start" in told[0]
 
 
 # -- topics ----------------------------------------------------------------------------------

@@ -319,8 +319,8 @@ def test_a_deletion_waits_for_a_directory_that_is_offline(home):
     with pytest.raises(
         KafkaStorageError,
         match=exactly(
-            "topic 'a' may have partitions in {path}/data-2, which is offline: the rest "
-            "of it was deleted"
+            "topic 'a' may have partitions in {path}/data-2, which is offline; all "
+            "others were deleted"
         ),
     ):
         manager.topics.delete("a")

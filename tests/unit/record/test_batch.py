@@ -404,9 +404,9 @@ def test_offsets_may_have_gaps_and_a_wider_span():
     ("offsets", "span", "message"),
     (
         ((), {}, "a batch needs at least one record"),
-        ((5, 5), {}, "the offsets of a batch's records must rise"),
+        ((5, 5), {}, "the offsets of records in a batch must increase"),
         ((5, 4), {}, "records of offsets 5 to 4 do not fit a batch of 5 to 4"),
-        ((5, 7, 6, 8), {}, "the offsets of a batch's records must rise"),
+        ((5, 7, 6, 8), {}, "the offsets of records in a batch must increase"),
         ((5,), {"base_offset": 6}, "records of offsets 5 to 5 do not fit a batch of 6 to 5"),
         ((5,), {"last_offset": 4}, "records of offsets 5 to 5 do not fit a batch of 5 to 4"),
         (

@@ -45,7 +45,7 @@ def test_the_search_is_given_up_once_it_costs_too_much():
     data = bytes(damaged) * 4
     assert search_in(data, effort=len(data)) is None
     with pytest.raises(
-        CorruptRecordError, match=exactly("too much here looks like a batch")
+        CorruptRecordError, match=exactly("too many byte sequences resemble a batch")
     ) as caught:
         search_in(data, effort=len(data) - 1)
     assert caught.value.position == 3 * len(SOUND)

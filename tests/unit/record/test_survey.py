@@ -53,16 +53,16 @@ SIZE = len(ROWS[0])
     (
         (None, None, False, None, "are damaged (crc)"),
         (None, None, False, 0, "are damaged (crc)"),
-        (4, None, False, 1, "after offset 4 are damaged (crc); 1 later record is intact"),
-        (None, 9, False, 2, "before offset 9 are damaged (crc); 2 later records are intact"),
+        (4, None, False, 1, "after offset 4 are damaged (crc); 1 later record is valid"),
+        (None, 9, False, 2, "before offset 9 are damaged (crc); 2 later records are valid"),
         (
             *(0, 0, False, 1234),
-            "after offset 0 and before offset 0 are damaged (crc); 1,234 later records are intact",
+            "after offset 0 and before offset 0 are damaged (crc); 1,234 later records are valid",
         ),
         (
             *(4, 9, True, 5),
-            "after offset 4 and before offset 9 are wrong (crc), but can be inferred from the"
-            " batches around",
+            "after offset 4 and before offset 9 are wrong (crc), but can be inferred from"
+            " adjacent batches",
         ),
     ),
 )

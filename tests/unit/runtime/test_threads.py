@@ -260,7 +260,7 @@ def test_without_any_thread_scheduling_fails(scheduler, monkeypatch):
 def test_virtual_time_and_no_threads_are_refused():
     with pytest.raises(
         ValueError,
-        match=exactly("virtual time passes in one thread; take a DeterministicScheduler"),
+        match=exactly("virtual time requires a single thread: use a DeterministicScheduler"),
     ):
         ThreadScheduler(VirtualClock())
     with pytest.raises(ValueError, match="0 threads"):

@@ -188,7 +188,7 @@ def test_damage_is_named_and_no_start(half, tmp_path):
         match=exactly(
             "{path}/00000000000000000000.log: 1,417 bytes at position 58560 after "
             "offset 1630 and before offset 1667 are damaged (crc); 1,684 later records "
-            "are intact: a simulation cannot start from a damaged log. Use logstore "
+            "are valid: a simulation cannot start from a damaged log. Use logstore "
             "salvage to copy the valid batches"
         ),
     ):

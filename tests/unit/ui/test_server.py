@@ -261,7 +261,7 @@ def test_forwarding_headers_of_a_proxy_are_ignored(broker):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     (
-        ({"port": 70_000}, "no such port"),
+        ({"port": 70_000}, "the port is out of range"),
         ({"host": "no.such.host.invalid"}, "cannot listen on"),
         ({"token": ""}, "letters, digits"),
         ({"token": "a b"}, "letters, digits"),

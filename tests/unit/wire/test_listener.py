@@ -643,7 +643,7 @@ def test_refused_connections_are_reported_in_few_lines(broker, caplog):
         listener._loops.call(_swept(listener))
     messages = [each.getMessage() for each in caplog.records]
     assert messages == [
-        "a connection from 127.0.0.1 is refused: max.connections allows 1",
+        "rejected a connection from 127.0.0.1: max.connections allows 1",
         "19 more connections were refused",
     ]
 

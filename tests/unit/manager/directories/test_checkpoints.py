@@ -155,7 +155,8 @@ def test_a_damaged_checkpoint_counts_again_once_it_is_written(directory, caplog)
     file.close()
     assert [directory.cleaner_offset(TP) for _ in range(2)] == [None, None]
     assert caplog.messages == [
-        f"/data/{CLEANER_OFFSETS}: line 1: version 'x' is not a 32-bit number; it is taken as empty"
+        f"/data/{CLEANER_OFFSETS}: line 1: version 'x' is not a 32-bit number; it is treated as"
+        " empty"
     ]
     directory.write_cleaner_offset(TP, 7)
     assert directory.cleaner_offset(TP) == 7

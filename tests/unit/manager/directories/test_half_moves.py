@@ -86,8 +86,8 @@ def test_a_start_finishes_or_undoes_what_a_look_only_shows(place, operation, pat
 
 RECORDS = "5 records"
 MOVED = (
-    "partition a-0 was moved from /mem/here to /mem/there, which is none of the data directories:"
-    " name it too, or read /mem/there/a-0"
+    "partition a-0 was moved from /mem/here to /mem/there, which is not one of the data directories"
+    ": add it, or read /mem/there/a-0"
 )
 GONE = "a-0 was removed: another process has deleted it or moved it to another data directory"
 OUTCOMES = {
@@ -212,7 +212,7 @@ def test_a_move_note_of_a_deleted_partition_is_removed(place):
 def test_two_unknown_copies_are_still_rejected(place):
     place.filled().close()
     place.fs.make_dirs(f"{place.there}/a-0")
-    with pytest.raises(InvalidConfigurationError, match="is in"):
+    with pytest.raises(InvalidConfigurationError, match="exists in both"):
         place.open()
 
 

@@ -50,17 +50,17 @@ def test_settings_name_a_broker_whose_directories_do_not(settings):
 @pytest.mark.parametrize(
     ("files", "settings", "message"),
     (
-        ([NODE_1], {"node_id": 2}, r"/0/meta.properties is of node 1, and node.id is 2"),
-        ([NODE_1], {"broker_id": 0}, r"/0/meta.properties is of node 1, and broker.id is 0"),
+        ([NODE_1], {"node_id": 2}, r"/0/meta.properties belongs to node 1, but node.id is 2"),
+        ([NODE_1], {"broker_id": 0}, r"/0/meta.properties belongs to node 1, but broker.id is 0"),
         (
             [NODE_1, NODE_1.replace("node.id=1", "node.id=2")],
             {},
-            r"/1/meta.properties is of node 2, but /0 is of node 1",
+            r"/1/meta.properties belongs to node 2, but /0 belongs to node 1",
         ),
         (
             [NODE_1, NODE_1.replace("Mk", "mK")],
             {},
-            r"/1/meta.properties is of cluster mKU3\S+, but /0 is of cluster MkU3",
+            r"/1/meta.properties belongs to cluster mKU3\S+, but /0 belongs to cluster MkU3",
         ),
         ([None], {"node_id": 1, "broker_id": 2}, "node.id is 1, and broker.id is 2"),
     ),
@@ -75,7 +75,7 @@ def test_contradictions_are_refused_with_both_sides(files, settings, message):
     (
         ("version=2\nnode.id=1\n", "version", "/0/meta.properties: unknown version"),
         ("node.id=1\n", "version", "/0/meta.properties: unknown version"),
-        ("version=1\ncluster.id=c\n", "node.id", "/0/meta.properties: there is no node.id"),
+        ("version=1\ncluster.id=c\n", "node.id", "/0/meta.properties: node.id is missing"),
         (
             "version=1\nnode.id=one\ncluster.id=c\n",
             "node.id",
@@ -86,7 +86,7 @@ def test_contradictions_are_refused_with_both_sides(files, settings, message):
             "node.id",
             "/0/meta.properties: node.id must be a number",
         ),
-        ("version=1\nnode.id=4\n", "cluster.id", "/0/meta.properties: there is no cluster.id"),
+        ("version=1\nnode.id=4\n", "cluster.id", "/0/meta.properties: cluster.id is missing"),
         (
             "version=1\\u00zz\n",
             "properties",
@@ -120,6 +120,6 @@ def test_a_broker_of_another_number_does_not_listen(tmp_path):
     (tmp_path / "meta.properties").write_text(NODE_1)
     with (
         Broker(tmp_path, broker_config={"node.id": 2}) as broker,
-        pytest.raises(InvalidConfigurationError, match=r"is of node 1, and node\.id is 2"),
+        pytest.raises(InvalidConfigurationError, match=r"belongs to node 1, but node\.id is 2"),
     ):
         broker.listen()

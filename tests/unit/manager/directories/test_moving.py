@@ -517,7 +517,7 @@ def test_the_manager_names_its_refusals():
     manager = home.open()
     with pytest.raises(
         LogDirNotFoundError,
-        match=exactly("/other is none of the data directories, which are /data"),
+        match=exactly("/other is not one of the data directories, which are /data"),
     ):
         manager.registry.move_partition(A0, "/other")
     with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'a'")):

@@ -28,7 +28,7 @@ def test_each_partition_has_the_directory_it_is_in():
 def test_a_partition_in_two_directories_is_refused_with_both():
     with pytest.raises(InvalidConfigurationError) as caught:
         _find_partitions([directory("/one", A0), directory("/two", B0), directory("/3", A0)], {})
-    assert str(caught.value) == "partition a-0 is in /one and in /3"
+    assert str(caught.value) == "partition a-0 exists in both /one and /3"
 
 
 def test_of_several_metadata_logs_the_first_is_used(caplog):
@@ -39,7 +39,8 @@ def test_of_several_metadata_logs_the_first_is_used(caplog):
     assert homes == {A0: one, METADATA_LOG: two, A1: two, B0: three}
     assert (two.partitions, three.partitions) == ({METADATA_LOG, A1}, {B0})
     assert caplog.messages == [
-        "/3/__cluster_metadata-0 is left out: /two has one, too; look at it by its path"
+        "/3/__cluster_metadata-0 is ignored, because /two contains this partition, too; use its"
+        " path to inspect it"
     ]
 
 

@@ -68,7 +68,9 @@ def test_values_that_conflict_with_the_config_file_of_the_next_start_are_named(t
     with Broker(tmp_path) as broker:
         broker.alter_broker_configs({"log.cleaner.max.compaction.lag.ms": "10"})
     lag = {"log.cleaner.min.compaction.lag.ms": "11"}
-    with pytest.raises(InvalidConfigurationError, match=r"logstore-topics\.json: its broker"):
+    with pytest.raises(
+        InvalidConfigurationError, match=r"logstore-topics\.json: its stored broker"
+    ):
         Broker(tmp_path, broker_config=lag)
 
 

@@ -153,7 +153,7 @@ def test_another_file_is_refused_or_taken_as_empty(fs, data, caplog):
     assert (caught.value.path, caught.value.check) == (PATH, "json")
     with caplog.at_level(logging.WARNING):
         assert TopicStore(fs, "/data", is_tolerant=True).all() == []
-    assert caplog.messages == [f"{caught.value}; it is taken as empty"]
+    assert caplog.messages == [f"{caught.value}; it is treated as empty"]
 
 
 @pytest.mark.parametrize(("version", "is_known"), ((0, False), (1, True), (4, True), (5, False)))

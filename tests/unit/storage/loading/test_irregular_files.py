@@ -274,7 +274,7 @@ def test_a_pipe_as_a_checkpoint_is_damage(home, caplog, name):
         manager = home.open(read_only=read_only)
         manager.directories[0].cleaner_offset(A0)
         if name not in CHECKPOINTS[2:3]:  # the high watermarks are not read
-            assert f"{path}: is not a regular file; it is taken as empty" in caplog.text
+            assert f"{path}: is not a regular file; it is treated as empty" in caplog.text
         assert offsets(manager.log(A0)) == [0, 1, 2]
         manager.close()
 

@@ -36,9 +36,9 @@ def with_suffix(files, suffix):
 
 
 DELETED = "it was scheduled for deletion"
-UNFINISHED = "the cleaning that wrote it did not finish"
-INCOMPLETE = "its swap did not get to all files"
-SUPERSEDED = "complete new segments replace it"
+UNFINISHED = "it was written by an unfinished cleaning pass"
+INCOMPLETE = "its swap is incomplete"
+SUPERSEDED = "it is replaced by complete segments"
 
 
 def expected_findings(names, *, complete):

@@ -260,7 +260,7 @@ def test_a_jump_that_sound_offsets_contradict_is_refused(world):
         match=exactly(
             "{path}/00000000000000000000.log at position 240: offset 3 follows offset "
             "1099511627778, which is more than 2^31-1 above the segment's base; the "
-            "file is left as it is"
+            "file is not changed"
         ),
     ):
         world.log(clean=False)
@@ -277,8 +277,8 @@ def test_an_overflow_into_the_next_segment_is_kept(world):
             "kept_overflow",
             "00000000000000000000.log",
             "00000000000000000000.log: offset 2147483654 is more than 2^31-1 above the"
-            " segment's base, and not below the base 2147483653 of the next one; the file is left"
-            " as it is",
+            " segment's base, and not below the base 2147483653 of the next one; the file is"
+            " not changed",
         )
     ]
     assert offsets_in(log) == [0, FAR + 5, FAR + 6, FAR + 7]
@@ -292,7 +292,7 @@ def test_an_overflow_into_the_next_segment_is_kept(world):
             match=exactly(
                 "{path}/00000000000000000000.log: offset 2147483654 is more than 2^31-1 "
                 "above the segment's base, and not below the base 2147483653 of the next "
-                "one; the file is left as it is"
+                "one; the file is not changed"
             ),
         ):
             crafted.open(world, clean=False)

@@ -245,7 +245,8 @@ def test_bytes_made_to_look_like_many_batches_are_given_up(world, monkeypatch):
     with pytest.raises(
         CorruptRecordError,
         match=exactly(
-            "{path}/00000000000000000000.log at position 1652: too much here looks like a batch"
+            "{path}/00000000000000000000.log at position 1652: too many byte sequences resemble"
+            " a batch"
         ),
     ) as caught:
         world.log()

@@ -161,7 +161,7 @@ def test_recovery_refuses_a_jump_that_sound_offsets_contradict(world):
         data = batch(0) + batch(1) + batch(jump) + batch(3) + batch(4)
         world.put({log_name(0): data, f"{0:020d}.index": bytes(8)})
         before = world.files()
-        with pytest.raises(SegmentOverflowError, match="left as it is"):
+        with pytest.raises(SegmentOverflowError, match="the file is not changed"):
             world.recover(world.segment(0, create=False))
         assert world.files() == before
 

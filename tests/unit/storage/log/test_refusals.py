@@ -242,15 +242,15 @@ CLIENT_MESSAGES = {
     "bad magic": "magic 3 is not 2",
     "old format": (
         "buffer at position 0: message format v1 (magic 0 and 1) is not supported; "
-        "the file is left as it is"
+        "the file is not changed"
     ),
     "base offset": "a client's batch has base offset 0, not 5",
     "two batches": "an append takes exactly one batch, not 2",
-    "count below the delta": "2 records do not fit last offset delta 2",
-    "count above the delta": "3 records do not fit last offset delta 1",
+    "count below the delta": "2 records do not match last offset delta 2",
+    "count above the delta": "3 records do not match last offset delta 1",
     "count above the records": "premature end: 3 of 4 records in 27 bytes",
     "count below the records": "records remaining: 9 bytes after 2 records",
-    "no records": "0 records do not fit last offset delta -1",
+    "no records": "0 records do not match last offset delta -1",
     "damaged compression": (
         "gzip member at byte 0 is damaged: Error -3 while decompressing data: "
         "incorrect header check"
@@ -382,7 +382,7 @@ REPLICA_MESSAGES = {
     "negative delta": (
         "a replicated batch at offset 20 has leader epoch 0 and last offset delta -1"
     ),
-    "more than 31 bits": "offsets 20 to 2147483668 do not fit one segment",
+    "more than 31 bits": "offsets 20 to 2147483668 do not fit in one segment",
     "bad CRC in the second": (
         "batch at offset 21 has a bad CRC (stored crc = 868736336, computed crc = 3249299027)"
     ),
@@ -466,7 +466,7 @@ def test_offsets_beyond_64_bits_are_refused(world, door):
     log.truncate_fully_and_start_at(INT64_MAX - 3)
     log.writer.append_records([NewRecord(b"k", b"v")])
     before = (world.files(), log.log_end_offset, log.epochs.entries)
-    with pytest.raises(InvalidRecordError, match=f"go beyond {INT64_MAX - 1}, the last one"):
+    with pytest.raises(InvalidRecordError, match=f"exceed {INT64_MAX - 1}, the maximum"):
         BEYOND[door](log)
     assert before == (world.files(), log.log_end_offset, log.epochs.entries)
 
@@ -477,13 +477,13 @@ def test_a_log_that_is_full_is_read_rolled_and_opened_as_any_other(world):
     sent = data_batch(0, 1, 7)
     assert log.writer.append_batches(sent).first_offset == INT64_MAX - 3
     log.writer.append_end_txn_marker(7, 0, 0, commit=False)
-    with pytest.raises(InvalidRecordError, match=f"offsets {INT64_MAX} to {INT64_MAX} go beyond"):
+    with pytest.raises(InvalidRecordError, match=f"offsets {INT64_MAX} to {INT64_MAX} exceed"):
         log.writer.append_end_txn_marker(7, 0, 0, commit=True)
     assert log.writer.append_batches(sent).is_duplicate, "a duplicate needs no offset"
     assert (
         log.writer.roll().base_offset == log.log_end_offset == log.last_stable_offset == INT64_MAX
     )
-    with pytest.raises(InvalidRecordError, match="go beyond"):
+    with pytest.raises(InvalidRecordError, match="exceed"):
         log.writer.append_records([NewRecord(b"k", b"v")])
     for clean in (True, False):
         log.close()
