@@ -146,11 +146,10 @@ class PartitionFates:
 
     def __iter__(self) -> Iterator[RecordFate]:
         """Yield the records in offset order, including control records."""
-        with StorageGuard(None, self._log.topic_partition, "cannot read"):
-            for chunk in self._chunks():
-                for record in _records(chunk):
-                    self._log.lifetime.check()
-                    yield record
+        for chunk in self.chunks():
+            for record in _records(chunk):
+                self._log.lifetime.check()
+                yield record
 
     def page(self, first: int, count: int) -> FatesPage:
         """Return `count` fates starting at index `first`, and the counts of all fates.
@@ -163,16 +162,21 @@ class PartitionFates:
         selected: list[RecordFate] = []
         counts: Counter[int] = Counter()
         before = 0
+        for chunk in self.chunks():
+            size = len(chunk.offsets)
+            start, end = max(first - before, 0), min(first + count - before, size)
+            if start < end:
+                selected += islice(_records(chunk), start, end)
+            counts.update(chunk.fates.tolist())
+            before += size
+        return FatesPage(tuple(selected), {FATES[code]: counts[code] for code in sorted(counts)})
+
+    def chunks(self) -> Iterator[FateChunk]:
+        """Yield the records as columns of a few batches each. Raises the errors of an iteration."""
         with StorageGuard(None, self._log.topic_partition, "cannot read"):
             for chunk in self._chunks():
                 self._log.lifetime.check()
-                size = len(chunk.offsets)
-                start, end = max(first - before, 0), min(first + count - before, size)
-                if start < end:
-                    selected += islice(_records(chunk), start, end)
-                counts.update(chunk.fates.tolist())
-                before += size
-        return FatesPage(tuple(selected), {FATES[code]: counts[code] for code in sorted(counts)})
+                yield chunk
 
     def _chunks(self) -> Iterator[FateChunk]:
         from logstore.cleaner.passes.fate import list_fates

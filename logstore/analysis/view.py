@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from logstore.record.batch import RecordBatch, decode_stored, stored_rows
+from logstore.record.batch import RecordBatch, stored_rows
+from logstore.record.records import Record
 from logstore.record.walk import check_place, misplaced, read_batch, walk_headers
 from logstore.runtime import OverlayFileSystem
 from logstore.storage.loading.views import TRANSIENT
@@ -21,7 +22,6 @@ from logstore.types import INT64_MAX
 if TYPE_CHECKING:
     from logstore.inspect.files import BatchSource
     from logstore.manager.manager import LogManager
-    from logstore.record.records import Record
     from logstore.record.survey import Damage, SegmentBounds
     from logstore.runtime import FileSystem, Runtime
     from logstore.storage.log.log import Log
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 Answer = TypeVar("Answer")
+Decoded = TypeVar("Decoded")
 
 
 class HasLogs(Protocol):
@@ -168,21 +169,42 @@ class PartitionView:
         end_offset : int, optional
             [default: the log end offset]
         """
+        return (stored for stored, _ in self.decoded(stored_rows, start_offset, end_offset))
+
+    def decoded(
+        self,
+        decode: Callable[[RecordBatch, int], Decoded],
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+    ) -> Iterator[tuple[StoredBatch, Decoded]]:
+        """Yield the batches that `batches` yields, each with its decoded records.
+
+        Parameters
+        ----------
+        decode : callable
+            Called with a batch and the maximum decompressed size in bytes. Raises
+            `CorruptRecordError` if a record is invalid; `stored_rows` and `stored_columns` do.
+        """
         offset = start_offset
         failures = 0
         while True:
             log = self.log
             try:
-                for batch in self._walk(offset, end_offset):
-                    yield batch
-                    offset, failures = batch.batch.header.next_offset, 0
+                for stored, records in self._walk(decode, offset, end_offset):
+                    yield stored, records
+                    offset, failures = stored.batch.header.next_offset, 0
             except TRANSIENT as error:
                 failures += 1
                 self.reopen(log, failures, error)
             else:
                 return
 
-    def _walk(self, start_offset: int | None, end_offset: int | None) -> Iterator[StoredBatch]:
+    def _walk(
+        self,
+        decode: Callable[[RecordBatch, int], Decoded],
+        start_offset: int | None,
+        end_offset: int | None,
+    ) -> Iterator[tuple[StoredBatch, Decoded]]:
         log = self.log
         start = log.log_start_offset if start_offset is None else start_offset
         segments = log.segments.from_offset(start)
@@ -192,19 +214,25 @@ class PartitionView:
             bounds = log.surveyed.get(segment.log_path)
             if bounds is None:
                 limit = INT64_MAX if segment is segments[-1] else log_end
-                found = self._plain(log, segment, limit)
+                found = self._plain(log, segment, limit, decode)
             else:
-                found = self._surveyed(log, bounds)
-            for stored in found:
+                found = self._surveyed(log, bounds, decode)
+            for stored, records in found:
                 header = stored.batch.header
                 if header.base_offset >= end:
                     if header.base_offset < log_end:
                         return
                     continue  # the offset may be wrong: then the next batch raises the error
                 if header.last_offset >= start:
-                    yield stored
+                    yield stored, records
 
-    def _plain(self, log: Log, segment: LogSegment, end_offset: int) -> Iterator[StoredBatch]:
+    def _plain(
+        self,
+        log: Log,
+        segment: LogSegment,
+        end_offset: int,
+        decode: Callable[[RecordBatch, int], Decoded],
+    ) -> Iterator[tuple[StoredBatch, Decoded]]:
         """Yield the batches of a segment without known damage, all below `end_offset`."""
         limit = log.config.logstore_decompression_max_bytes
         path, file = segment.log_path, segment.file
@@ -217,20 +245,26 @@ class PartitionView:
                 raise misplaced(header.base_offset, previous, expected, path, at.position)
             batch = read_batch(file, path, at.position, header.size_bytes)
             batch.ensure_valid()
-            stored_rows(batch, limit)  # decodes and verifies all records
-            yield StoredBatch(path, at.position, header.size_bytes, header.magic, batch)
+            records = decode(batch, limit)
+            yield StoredBatch(path, at.position, header.size_bytes, header.magic, batch), records
 
-    def _surveyed(self, log: Log, bounds: SegmentBounds) -> Iterator[StoredBatch]:
+    def _surveyed(
+        self, log: Log, bounds: SegmentBounds, decode: Callable[[RecordBatch, int], Decoded]
+    ) -> Iterator[tuple[StoredBatch, Decoded]]:
         """Yield the valid batches of a segment with known damage."""
         # Imported only in case of damage, because the import is slow.
         from logstore.record.survey import Damage, survey
 
+        limit = log.config.logstore_decompression_max_bytes
         file = self.files.open(bounds.path)
         try:
-            for found in survey(file, bounds, log.config.logstore_decompression_max_bytes):
+            for found in survey(file, bounds, limit):
                 if not isinstance(found, Damage):
                     size = found.end_position - found.position
-                    yield StoredBatch(bounds.path, found.position, size, found.magic, found.batch)
+                    stored = StoredBatch(
+                        bounds.path, found.position, size, found.magic, found.batch
+                    )
+                    yield stored, decode(found.batch, limit)
         finally:
             file.close()
 
@@ -258,11 +292,12 @@ class PartitionView:
     ) -> Iterator[tuple[StoredBatch, Record]]:
         """Yield the records in [start, end), including control records, with their batches."""
         start = self.log.log_start_offset if start_offset is None else start_offset
-        limit = self.log.config.logstore_decompression_max_bytes
-        for stored in self.batches(start_offset, end_offset):
-            for record in decode_stored(stored.batch, limit):
-                if record.offset >= start and (end_offset is None or record.offset < end_offset):
-                    yield stored, record
+        end = INT64_MAX + 1 if end_offset is None else end_offset
+        for stored, lists in self.decoded(stored_rows, start_offset, end_offset):
+            for rows in lists:
+                for row in rows:
+                    if start <= row[0] < end:
+                        yield stored, Record._make(row)
 
     def at(self, offset: int) -> tuple[RecordBatch, Record] | None:
         """Return the data record at an offset with its batch, or None. Uses the index.

@@ -15,10 +15,12 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from logstore.export.rows import rows_of
+from logstore.record.batch import stored_rows
 from logstore.record.json_text import header_json, record_json, to_base64
 
 if TYPE_CHECKING:
-    from logstore.export.rows import Row
+    from logstore.export.rows import Part, Row
 
 NULL = r"\N"
 
@@ -55,15 +57,21 @@ def csv_cell(text: str, *, escape_formulas: bool = False) -> str:
 
 
 class JsonLines:
-    """Writes rows as JSON lines."""
+    """Writes records as JSON lines."""
+
+    decode = staticmethod(stored_rows)
 
     def __init__(self, stream: BinaryIO, *, fates: bool, decoded: bool) -> None:
         self._write = stream.write
         self._fates = fates
         self._decoded = decoded
 
-    def write(self, row: Row) -> None:
-        """Write a row."""
+    def write(self, part: Part) -> None:
+        """Write the records of a part."""
+        for row in rows_of(part):
+            self._write_row(row)
+
+    def _write_row(self, row: Row) -> None:
         extra: dict[str, Any] = {
             "batch_base_offset": row.batch_base_offset,
             "position": row.position,
@@ -84,7 +92,9 @@ class JsonLines:
 
 
 class Csv:
-    """Writes rows as CSV with a header line, escaped as described in the module docstring."""
+    """Writes records as CSV with a header line, escaped as in the module docstring."""
+
+    decode = staticmethod(stored_rows)
 
     def __init__(
         self, stream: BinaryIO, *, fates: bool, decoded: bool, escape_formulas: bool = False
@@ -98,8 +108,12 @@ class Csv:
             (*_FIELDS, *(FATE_FIELDS if fates else ()), *(DECODED_FIELDS if decoded else ()))
         )
 
-    def write(self, row: Row) -> None:
-        """Write a row."""
+    def write(self, part: Part) -> None:
+        """Write the records of a part."""
+        for row in rows_of(part):
+            self._write_row(row)
+
+    def _write_row(self, row: Row) -> None:
         record = row.record
         headers = [header_json(header) for header in record.headers]
         key, key_base64 = _text_and_base64(record.key)
@@ -112,7 +126,7 @@ class Csv:
         if self._fates:
             fields += (row.fate, row.superseded_by)
         if self._decoded:
-            fields += map(self._cell, decoded_fields(row))
+            fields += map(self._cell, decoded_fields(row.decoded))
         self._rows.writerow([NULL if field is None else field for field in fields])
 
     def _cell(self, text: str | None) -> str | None:
@@ -126,9 +140,11 @@ class Csv:
         """Do nothing, because the stream belongs to the caller."""
 
 
-def decoded_fields(row: Row) -> tuple[str | None, str | None, str | None, str | None]:
-    """Return `DECODED_FIELDS` of a row. JSON is returned as text, because a column has one type."""
-    found = row.decoded or {}
+def decoded_fields(
+    decoded: dict[str, Any] | None,
+) -> tuple[str | None, str | None, str | None, str | None]:
+    """Return `DECODED_FIELDS` of a record. JSON is returned as text: a column has one type."""
+    found = decoded or {}
     return (
         found.get("type"),
         _json_or_none(found.get("key")),

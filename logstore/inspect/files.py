@@ -123,15 +123,21 @@ def stored_records(
 
     `damages` is filled as by `describe_batches`.
     """
-    for item in _walk(source):
-        if isinstance(item, Damage):
-            damages.append(item)
-            continue
+    for item in valid_batches(source, damages):
         if item.batch.header.last_offset < start_offset:
             continue
         for record in decode_stored(item.batch, source.decompression_limit):
             if record.offset >= start_offset:
                 yield StoredRecord(item.batch, item.position, record)
+
+
+def valid_batches(source: BatchSource, damages: list[Damage]) -> Iterator[ValidBatch]:
+    """Yield the valid batches of a file. `damages` is filled as by `describe_batches`."""
+    for item in _walk(source):
+        if isinstance(item, Damage):
+            damages.append(item)
+        else:
+            yield item
 
 
 def _walk(source: BatchSource) -> Iterator[ValidBatch | Damage]:

@@ -376,9 +376,21 @@ def stored_rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]
     try:
         return batch.row_lists(limit)
     except InvalidRecordError as error:
-        raise CorruptRecordError(
-            str(error), path=batch.path, position=batch.position, check="record_structure"
-        ) from error
+        raise _corrupt(batch, error) from error
+
+
+def stored_columns(batch: RecordBatch, limit: int) -> RecordColumns:
+    """Decode a batch from a log into columns. Limit and errors are as in `stored_rows`."""
+    try:
+        return batch.columns(limit)
+    except InvalidRecordError as error:
+        raise _corrupt(batch, error) from error
+
+
+def _corrupt(batch: RecordBatch, error: InvalidRecordError) -> CorruptRecordError:
+    return CorruptRecordError(
+        str(error), path=batch.path, position=batch.position, check="record_structure"
+    )
 
 
 def decode_stored(batch: RecordBatch, limit: int) -> Iterator[Record]:

@@ -226,9 +226,14 @@ class RecordColumns:
         inside = offsets >= start_offset
         if end_offset is not None:
             inside &= offsets < end_offset
-        if inside.all():
-            return self
-        parts = offsets[inside], self.timestamps[inside], self.extents[inside].ravel()
+        return self if inside.all() else self._selected(inside)
+
+    def slice(self, start: int, stop: int) -> RecordColumns:
+        """Return rows [start, stop) without copying the records."""
+        return self._selected(np.arange(start, stop))
+
+    def _selected(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> RecordColumns:
+        parts = self.offsets[rows], self.timestamps[rows], self.extents[rows].ravel()
         return RecordColumns(self._raw, len(parts[0]), np.concatenate(parts))
 
     def _column(self, start: int, size: int) -> BytesColumn:

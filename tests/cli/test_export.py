@@ -247,6 +247,12 @@ def test_damage_is_skipped_and_later_fates_are_reported(run, data_dir, tmp_path,
         (fate["fate"], fate["superseded_by"]) for fate in fates
     ]
     assert None not in [row["fate"] for row in rows]
+    run("export", "t", "--out", tmp_path / "t.parquet", code=1)
+    columns = ("offset", "fate", "superseded_by")
+    assert [[row[name] for name in columns] for row in rows] == [
+        [None if pandas.isna(row[name]) else row[name] for name in columns]
+        for row in read_back(tmp_path / "t.parquet")
+    ]
 
 
 # -- refusals ------------------------------------------------------------------------------

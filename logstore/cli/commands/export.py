@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,12 +31,17 @@ from logstore.cli.targets import Target, open_target
 from logstore.reasons.formats import format_size
 
 if TYPE_CHECKING:
-    from logstore.analysis.fates import RecordFate
+    from collections.abc import Callable, Iterable, Iterator
+
     from logstore.analysis.view import PartitionView
-    from logstore.export.rows import Row
+    from logstore.cleaner.passes.fate import FateChunk
+    from logstore.export.rows import Part, Records, Row
     from logstore.inspect.schemas.decoding import Decoder
     from logstore.inspect.schemas.files import SchemaFiles
+    from logstore.record.batch import RecordBatch
     from logstore.storage.log.log import Log
+
+    Decode = Callable[[RecordBatch, int], Iterable[Records]]
 
 SUFFIXES = (".parquet", ".arrow", ".csv", ".jsonl")
 DATA_FORMATS = ("bytes", "text", "json", "confluent")
@@ -46,7 +50,9 @@ DATA_FORMATS = ("bytes", "text", "json", "confluent")
 class Writer(Protocol):
     """A writer for an output format."""
 
-    def write(self, row: Row) -> None: ...  # noqa: D102
+    def decode(self, batch: RecordBatch, limit: int) -> Iterable[Records]: ...  # noqa: D102
+
+    def write(self, part: Part) -> None: ...  # noqa: D102
 
     def finish(self) -> None: ...  # noqa: D102
 
@@ -160,8 +166,8 @@ def export(
                 escape_formulas=settings.escape_formulas,
             )
             with closing(writer):
-                for row in run.rows(bar):
-                    writer.write(row)
+                for part in run.parts(writer.decode, bar):
+                    writer.write(part)
                 writer.finish()
         return _report(settings, found, out, run, DiskFileSystem().stat(path).size)
 
@@ -228,16 +234,18 @@ class _Run:
             partitions = (self._target.file.topic_partition,)
         return any(tp.topic.startswith("__") for tp in partitions)
 
-    def rows(self, bar: ProgressBar) -> Iterator[Row]:
-        """Yield all rows, decoded."""
-        for row in self._found(bar):
-            self.records += 1
-            if not self.decodes or row.control is not None:
-                yield row
+    def parts(self, decode: Decode, bar: ProgressBar) -> Iterator[Part]:
+        """Yield all records, decoded."""
+        from logstore.export.rows import rows_of
+
+        for part in self._found(decode, bar):
+            self.records += len(part.records)
+            if not self.decodes:
+                yield part
                 continue
-            decoded = self._decoded(row)
-            self.undecoded += decoded is not None and "error" in decoded
-            yield row._replace(decoded=decoded)
+            decoded = [self._decoded(row) if row.control is None else None for row in rows_of(part)]
+            self.undecoded += sum("error" in each for each in decoded if each is not None)
+            yield part._replace(decoded=decoded)
 
     def _decoded(self, row: Row) -> dict[str, Any] | None:
         of_kafka = decoded_member(row.topic, row.record, raw=self._raw).get("decoded")
@@ -247,36 +255,38 @@ class _Run:
             return None
         return self._decoder.decode(row.record.key, row.record.value)
 
-    def _found(self, bar: ProgressBar) -> Iterator[Row]:
-        from logstore.export.rows import row_of
-        from logstore.inspect.files import stored_records
+    def _found(self, decode: Decode, bar: ProgressBar) -> Iterator[Part]:
+        from logstore.export.rows import Part
+        from logstore.inspect.files import valid_batches
 
         if (source := self._target.file) is not None:
+            topic, partition = source.topic_partition or (None, None)
             met = SkippedDamage()
-            for stored in stored_records(source, 0, met.of_next_file()):
-                yield row_of(
-                    source.topic_partition, stored.batch, stored.position, stored.record, None
-                )
+            for item in valid_batches(source, met.of_next_file()):
+                for records in decode(item.batch, source.decompression_limit):
+                    yield Part(topic, partition, item.batch, item.position, records, None)
             self.damages_of_file = met
             return
         for view in self._target.views():
-            yield from self._of_partition(view, bar)
+            yield from self._of_partition(view, decode, bar)
 
-    def _of_partition(self, view: PartitionView, bar: ProgressBar) -> Iterator[Row]:
-        from logstore.export.rows import Fates, row_of
+    def _of_partition(
+        self, view: PartitionView, decode: Decode, bar: ProgressBar
+    ) -> Iterator[Part]:
+        from logstore.export.rows import Fates, Part, from_offset
 
         name = str(view.topic_partition)
         bar.update(f"exporting {name}", 0, sum(s.size_bytes for s in view.log.segments))
         fates = Fates(view, self._fates) if self.has_fates else None
-        last = None
+        start = view.log.log_start_offset
         done = 0
-        for stored, record in view.records():
-            if stored is not last:
-                last = stored
-                done += stored.size_bytes
-                bar.update(f"exporting {name}", done, sum(s.size_bytes for s in view.log.segments))
-            fate = None if fates is None else fates.at(record.offset)
-            yield row_of(view.topic_partition, stored.batch, stored.position, record, fate)
+        for stored, lists in view.decoded(decode):
+            done += stored.size_bytes
+            bar.update(f"exporting {name}", done, sum(s.size_bytes for s in view.log.segments))
+            for each in lists:
+                records = from_offset(each, start)
+                known = None if fates is None else fates.of(records)
+                yield Part(*view.topic_partition, stored.batch, stored.position, records, known)
         bar.finish(f"exporting {name}")
         if fates is not None and fates.failure is not None:
             note(f"{name}: no fates from there on: {fates.failure}")
@@ -287,11 +297,11 @@ class _Run:
             return self.damages_of_file.to_json()
         return found_json(self._target.broker, self._target.partitions)
 
-    def _fates(self, log: Log) -> Iterator[RecordFate]:
+    def _fates(self, log: Log) -> Iterator[FateChunk]:
         from logstore.analysis.fates import PartitionFates
 
         assert self._target.broker is not None
-        return iter(PartitionFates(self._target.broker.cleaner, log, roll=self._roll))
+        return PartitionFates(self._target.broker.cleaner, log, roll=self._roll).chunks()
 
 
 def _report(settings: Settings, target: Target, out: str, run: _Run, size_bytes: int) -> int:

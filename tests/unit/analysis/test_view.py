@@ -222,11 +222,12 @@ class Scripted(PartitionView):
         self.attempts = [*attempts]
         self.asked: list[tuple[int | None, int | None]] = []
 
-    def _walk(self, start_offset, end_offset):
+    def _walk(self, decode, start_offset, end_offset):
         self.asked.append((start_offset, end_offset))
         offsets, error = self.attempts.pop(0)
         for offset in offsets:
-            yield SimpleNamespace(batch=SimpleNamespace(header=SimpleNamespace(next_offset=offset)))
+            header = SimpleNamespace(next_offset=offset)
+            yield SimpleNamespace(batch=SimpleNamespace(header=header)), ()
         if error is not None:
             raise error
 
