@@ -127,7 +127,7 @@ def bench(
 
     Without DIR, a log is generated in temporary files or in memory. With DIR, a temporary copy of
     this data directory is cleaned from start to end, as if all topics were compacted. DIR itself
-    is not changed. Times are wall times. To compare with Kafka, use make bench in a checkout.
+    is not changed. Times are wall-clock times. To compare with Kafka, use make bench in a checkout.
     """
     config = settings.broker_config()
     with ProgressBar() as bar:

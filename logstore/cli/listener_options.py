@@ -197,8 +197,8 @@ _OPTIONS = (
         "--sasl-users",
         "users_file",
         type=_FILE,
-        help="Require authentication: file with the users, one NAME=PASSWORD per line. [default: "
-        f"${USERS_VARIABLE}; no authentication if unset]",
+        help="Require authentication as one of the users in this file, one NAME=PASSWORD per line. "
+        f"[default: ${USERS_VARIABLE}; no authentication if unset]",
     ),
     click.option(
         "--sasl-mechanism",
@@ -214,14 +214,14 @@ _OPTIONS = (
     click.option(
         "--tls-generate",
         type=click.Path(dir_okay=False, writable=True),
-        help="Serve TLS with a certificate generated for the host, and write the authority that"
-        " clients must trust to this file.",
+        help="Serve TLS with a generated certificate, and write the CA certificate that clients"
+        " must trust to this file (PEM).",
     ),
     click.option(
         "--acls",
         "acls_file",
         type=_FILE,
-        help="Authorize clients by the ACLs in this JSON file (members acls, super_users).",
+        help="Authorize clients by the ACLs in this JSON file (fields: acls, super_users).",
     ),
     click.option(
         "--acl",
@@ -237,6 +237,6 @@ _OPTIONS = (
         "super_users",
         multiple=True,
         metavar="PRINCIPAL",
-        help="Principal that may do everything, such as User:admin. Can be repeated.",
+        help="Principal that may perform any operation, such as User:admin. Can be repeated.",
     ),
 )

@@ -33,8 +33,8 @@ _HELP = {
     "clean": "Compact partitions by key, or show the effect (--dry-run).",
     "explain": "Explain why partitions are not cleaned, and when they will be.",
     "retain": "Delete old segments according to retention.",
-    "delete-records": "Delete records below an offset.",
-    "offsets": "Find offsets by time, or the bounds of a log.",
+    "delete-records": "Delete records before an offset.",
+    "offsets": "Find offsets by timestamp, or the bounds of a log.",
     "inspect": "Show the content of a log directory.",
     "stats": "Count records, keys and bytes, live and dead.",
     "diff": "Explain each record's fate between two copies.",
@@ -47,7 +47,7 @@ _HELP = {
     "ui": "Show a log directory in a browser.",
     "serve": "Serve Kafka clients in any language.",
     "completion": "Print or install a completion script for a shell.",
-    "warmup": "Compile the kernels, so that no command waits for it.",
+    "warmup": "Compile the kernels in advance.",
     "demo": "Compact a small topic and verify the result.",
 }
 

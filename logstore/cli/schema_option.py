@@ -61,7 +61,8 @@ def schema_option(command: Callable[..., object]) -> Callable[..., object]:
         callback=to_schema,
         multiple=True,
         metavar="ID=FILE|DIR",
-        help="File with the schema of an id: .avsc, .proto, .desc (from protoc) or .json. Can be "
-        "repeated. Files that it references precede it: ID=FILE,FILE. DIR: a folder with files "
-        "named by their ids, such as 7.avsc, or with the log of a Schema Registry (_schemas-0).",
+        help="Schema with this id: a .avsc, .proto, .desc (from protoc) or .json file. Can be "
+        "repeated. List referenced files before the file that references them: ID=FILE,FILE. "
+        "DIR: a directory of files named by id, such as 7.avsc, or of a Schema Registry's log "
+        "(_schemas-0).",
     )(command)

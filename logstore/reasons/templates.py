@@ -400,7 +400,7 @@ TEMPLATES: Mapping[str, str] = {
     "check.index_chunked": (
         "an entry of an offset index covers several batches, as written by older Kafka versions"
     ),
-    "check.index_padding": "an offset index that is no longer written ends with zeros",
+    "check.index_padding": "the offset index of a closed segment ends with zeros",
     "check.time_index_size": "the size of a time index is not a multiple of 12",
     "check.time_index_order": "the entries of a time index do not increase",
     "check.time_index_range": "an entry of a time index is outside the offset range of its segment",
@@ -411,7 +411,7 @@ TEMPLATES: Mapping[str, str] = {
         "a time index entry does not point to the first batch with its timestamp"
     ),
     "check.time_index_last": "the time index of a closed segment lacks its largest timestamp",
-    "check.time_index_padding": "a time index that is no longer written ends with zeros",
+    "check.time_index_padding": "the time index of a closed segment ends with zeros",
     "check.txn_index_size": "the size of a transaction index is not a multiple of 34",
     "check.txn_index_version": "an entry of a transaction index has an unknown version",
     "check.txn_index_order": "the entries of a transaction index do not increase",

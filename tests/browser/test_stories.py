@@ -116,7 +116,7 @@ def test_kip_354s_bound_comes_nearer_and_is_kept(open_page, logstore_broker):
     row.get_by_role("link", name="users-0").click()
     main = page.get_by_role("main")
     expect(main).to_contain_text(
-        "A running logstore broker would clean it from 2024-01-01 01:00:00.001Z on, in 20m 1ms."
+        "A running logstore broker would clean it at 2024-01-01 01:00:00.001Z, in 20m 1ms."
     )
     expect(main).to_contain_text(re.compile(r"40m\s*max\.compaction\.lag\.ms = 1h"))
     move(page, "21m")

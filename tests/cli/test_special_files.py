@@ -60,10 +60,10 @@ def test_check_and_dump_use_the_limit_of_the_config_file(run, data_dir, tmp_path
     path.touch()
     with path.open("r+b") as file:
         file.truncate(1001)
-    told = f"{path}: 1001 bytes are more than logstore.small.file.max.bytes = 1000"
+    told = f"{path}: its size of 1001 bytes exceeds logstore.small.file.max.bytes = 1000"
     checked = run("check", "--config-file", config, "--format", "json", code=1).json
     (found,) = [found for found in checked["findings"] if found["path"] == str(path)]
-    assert "1001 bytes are more than" in str(found["found"])
+    assert "its size of 1001 bytes exceeds" in str(found["found"])
     alone = run("check", path, "--config-file", config, "--format", "json", code=1).json
     assert [each["path"] for each in alone["findings"]] == [str(path)]
     if name.endswith(".snapshot"):

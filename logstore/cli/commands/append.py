@@ -52,7 +52,7 @@ _PROGRESS_LINES = 4096
 )
 @click.argument("topic")
 @click.argument("file", type=click.File("rb"), default="-")
-@partition_option("Partition of lines without one. [default: by hash of the key]")
+@partition_option("Partition for lines that do not specify one. [default: by hash of the key]")
 @click.option(
     "--input-format",
     type=click.Choice(("jsonl", "tsv")),

@@ -81,7 +81,7 @@ def alter(
     keys: tuple[str, ...],
     cluster_wide: bool,  # as click passes it
 ) -> None:
-    """Change dynamic settings of the broker that owns the data directory. It must not be running.
+    """Change dynamic settings of the broker that owns the data directory, while it is stopped.
 
     Dynamic settings are cleaner settings and topic defaults. They are stored in the directory,
     override the config file, and take effect at the next start. If any change is invalid, none is

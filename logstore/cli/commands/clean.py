@@ -83,8 +83,8 @@ UNCLEANABLE = "uncleanable"
     "--threads",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Clean N partitions in parallel, sharing the memory for offset maps. [default: 1, with "
-    "the memory of one of log.cleaner.threads]",
+    help="Clean N partitions in parallel. The threads share log.cleaner.dedupe.buffer.size. "
+    "[default: 1, with the share of one of log.cleaner.threads]",
 )
 @click.option(
     "--out",

@@ -26,9 +26,9 @@ PROGRAM = "logstore"
 @click.argument("shell", type=click.Choice(SHELLS), required=False)
 @click.option("--install", is_flag=True, help="Install the script for the current user.")
 def completion(settings: Settings, shell: str | None, install: bool) -> None:
-    """Print or install the script with which SHELL completes commands, options and topics.
+    """Print or install a shell completion script for commands, options and topics.
 
-    SHELL is bash (4.4 or newer), zsh or fish. [default: from $SHELL]
+    Supports bash (4.4 or newer), zsh and fish. [default: the shell in $SHELL]
     """
     shell = shell or _shell_of_user()
     script = _script(shell)

@@ -68,7 +68,7 @@ def diff(
               tombstone_expired  removed; the surviving tombstone of its key
               aborted            removed; part of an aborted transaction
               control_expired    removed; a transaction marker
-              null_key           removed. A record without a key
+              null_key           removed; it has no key
               below_log_start    below the log start offset
               added              beyond the end of BEFORE
               lost               removed, but should survive

@@ -91,7 +91,7 @@ def _classes(
     "--value-decoder-class",
     callback=to_decoder,
     metavar="CLASS",
-    help="Decoder class for values, likewise.",
+    help="Decoder class for values; also implies --print-data-log.  [default: StringDecoder]",
 )
 @click.option(
     "--verify-index-only", is_flag=True, help="Verify indexes without showing their entries."

@@ -78,7 +78,7 @@ EITHER = ("dirty_ratio", "max_compaction_lag")
 @click.option(
     "--exact",
     is_flag=True,
-    help="Also dry-run partitions that are not due, to show how many bytes the cleaner frees.",
+    help="Also dry-run partitions that are not due, to show how many bytes cleaning would free.",
 )
 @key_options
 @all_option
@@ -95,11 +95,11 @@ def explain(
     lists_all: bool,
     as_recovered: bool,
 ) -> int:
-    """Explain why partitions are due for cleaning now, or why not, and what helps.
+    """Explain why partitions are or are not due for cleaning, and what to change.
 
     Cleaning requires all conditions, except that either the dirty ratio or the maximum lag is
-    sufficient. The output shows when conditions will be met by waiting, and the cause and remedies
-    of others. It also counts tombstones, and shows whether a pass that removes them is due.
+    sufficient. For each unmet condition, the output shows when it will be met, or its cause and
+    remedies. It also counts tombstones, and shows whether a pass that removes them is due.
     Partitions that are due are cleaned in a dry run, so damage is found now. With --key, lists the
     records of a key, when each can be removed, and what must happen first. Nothing is changed.
 

@@ -82,7 +82,7 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float | tuple[int, int]]] = {
 @click.option(
     "--exact",
     is_flag=True,
-    help="Run the cleaner as a dry run, to show how many bytes it frees instead of a bound.",
+    help="Dry-run the cleaner to show exactly how many bytes it would free, not an upper bound.",
 )
 @click.option(
     "--batches", is_flag=True, help="List the batches, with kafka-dump-log's field names."
@@ -93,7 +93,7 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float | tuple[int, int]]] = {
     is_flag=True,
     help="List each record's fate in the next cleaning pass, and the record that supersedes it.",
 )
-@click.option("--force", is_flag=True, help="With --fate: as clean --force would clean.")
+@click.option("--force", is_flag=True, help="With --fate: show the effect of clean --force.")
 @click.option(
     "--roll", is_flag=True, help="With --fate: as if the active segment were rolled first."
 )

@@ -1,4 +1,4 @@
-"""`logstore offsets`: find offsets by time, or the bounds of a log."""
+"""`logstore offsets`: find offsets by timestamp, or the bounds of a log."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def to_time_query(ctx: click.Context, param: click.Parameter, value: str) -> Tim
 def offsets(
     settings: Settings, target: str, partition: int | None, query: TimeQuery, as_recovered: bool
 ) -> int:
-    """Find offsets in TOPIC_OR_PATH: by time, or the bounds of the log.
+    """Find offsets in TOPIC_OR_PATH by timestamp, or the bounds of the log.
 
     The results match ListOffsets: in JSON, offset and timestamp are -1 if no record matches,
     and bounds of the log have timestamp -1. Nothing is changed.

@@ -78,9 +78,9 @@ def retain(
     if cleanup.policy includes delete. Only whole segments are deleted. If the active segment is
     deleted too, the log is rolled first.
 
-    Every segment is listed with the reason. Retained segments show when they expire by age. With
-    compact,delete, that time can move when a cleaning pass merges old and younger records
-    (KIP-354), which the reason then mentions.
+    Every segment is listed with the reason. For retained segments, the time at which
+    they expire by age is shown. With compact,delete, a cleaning pass that merges older and newer
+    records can change this time (KIP-354); the reason then mentions it.
 
     A directory copied from a broker does not contain topic configs. Nothing is deleted there until
     --config sets cleanup.policy, and any limits that differ from the defaults.

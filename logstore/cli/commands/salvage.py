@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     "--out",
     required=True,
     metavar="DIR",
-    help="New data directory; must be missing or empty. Created only after everything has been"
-    " saved.",
+    help="New or empty directory for the result. Created only after everything has been saved.",
 )
 @partition_option("Partition of the topic. [default: all]")
 def salvage(settings: Settings, target: str | None, out: str, partition: int | None) -> int:

@@ -73,7 +73,7 @@ def to_topics(
     show_default=True,
     metavar="N",
     help="Serve a cluster of N brokers with replication, on the port of --listen and the ports "
-    "after it. Each broker has its own folder in the data directory.",
+    "after it. Each broker has a subdirectory of the data directory.",
 )
 @click.option(
     "--racks",
@@ -94,7 +94,7 @@ def to_topics(
 @click.option(
     "--no-auto-create",
     is_flag=True,
-    help="Do not create topics that clients refer to.",
+    help="Do not create topics automatically when clients refer to them.",
 )
 @click.option(
     "--ui",
@@ -109,7 +109,7 @@ def to_topics(
     default=ANONYMOUS,
     show_default=True,
     metavar="PRINCIPAL",
-    help="Principal of the page's operations, if there are ACLs.",
+    help="Principal of the web page, to which ACLs apply.",
 )
 @schema_option
 @accept_data_loss_option

@@ -99,7 +99,7 @@ def to_axes(
     "origins",
     multiple=True,
     metavar="DIR",
-    help="Start from the data in this data directory or partition's folder, and continue with a "
+    help="Start from the data in this data directory or partition directory, and continue with a "
     "workload fitted to it; nothing in it is changed. Can be repeated.",
 )
 @click.option(

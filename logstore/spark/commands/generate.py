@@ -53,7 +53,7 @@ def spec_options(function: _F) -> _F:
 @click.option(
     "--parquet",
     metavar="DIR",
-    help="Directory for the rows as Parquet, in the columns of Spark's Kafka source. "
+    help="Directory for the rows as Parquet, with the columns of Spark's Kafka source. "
     "[default: DATA_DIR.parquet/TOPIC]",
 )
 @click.option("--no-parquet", is_flag=True, help="Generate the topic only.")
@@ -62,7 +62,7 @@ def spec_options(function: _F) -> _F:
     "--splits",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Tasks that generate records; does not affect the output. [default: 4 a core]",
+    help="Tasks that generate records; does not affect the output. [default: 4 per core]",
 )
 @config_option("Topic configuration, stored with the topic. Can be repeated.")
 @spark_options

@@ -98,7 +98,7 @@ def verify(
     driver_memory: str,
     **options: Any,
 ) -> int:
-    """Verify a cleaned data directory against the one before cleaning.
+    """Verify a cleaned data directory against a copy made before cleaning.
 
     The oracle uses DataFrame operations and shares only the reader with the engine. It checks
     that the cleaned range contains exactly the surviving records, byte for byte and in offset

@@ -59,7 +59,7 @@ def read_bytes(
     try:
         if (size := file.size()) > max_bytes:
             raise error(
-                f"{size} bytes are more than logstore.small.file.max.bytes = {max_bytes}",
+                f"its size of {size} bytes exceeds logstore.small.file.max.bytes = {max_bytes}",
                 path=path,
                 check=UNREADABLE,
                 expected=max_bytes,

@@ -154,7 +154,7 @@ export function isForeseen({ will_clean: isDue, opens_at_ms: ms }) {
 export function Opening({ of: { gates, opens_at_ms: ms }, nowMs }) {
   // A Kafka broker rolls a segment only at an append; logstore also rolls an idle one.
   const isRolled = gates?.some((gate) => gate.gate === "active_segment" && !gate.open);
-  return html`${isRolled ? "logstore broker" : "cleaner"} would clean it from <${Time} ms=${ms} /> on${nowMs != null && `, in ${formatDuration(ms - nowMs)}`}`;
+  return html`${isRolled ? "logstore broker" : "cleaner"} would clean it at <${Time} ms=${ms} />${nowMs != null && `, in ${formatDuration(ms - nowMs)}`}`;
 }
 
 /** Commands and settings that help. While the broker runs, buttons replace the commands. */

@@ -269,8 +269,8 @@ def test_a_waiting_partition_shows_when_it_will_be_cleaned(front, page, rich):
     opens_at_ms = rich.explain("waiting").partitions[0].opens_at_ms
     assert opens_at_ms == rich.clock.now_ms() + 10 * 86_400_000
     assert [line.strip() for line in lines if "running" in line or "in 10d" in line] == [
-        '". A running cleaner would clean it from "',
-        '" on, in 10d."',
+        '". A running cleaner would clean it at "',
+        '", in 10d."',
     ]
     day, time = format_time(opens_at_ms).split()
     assert [line.strip() for line in lines if "span: " in line][-2:] == [

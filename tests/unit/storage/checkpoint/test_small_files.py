@@ -37,7 +37,7 @@ def grow(home, name, size=LIMIT + 1):
     path.touch()
     with path.open("r+b") as file:
         file.truncate(size)
-    return f"{path}: {size} bytes are more than logstore.small.file.max.bytes = {LIMIT}"
+    return f"{path}: its size of {size} bytes exceeds logstore.small.file.max.bytes = {LIMIT}"
 
 
 @pytest.mark.parametrize("name", (RECOVERY_POINTS, LOG_START_OFFSETS, CLEANER_OFFSETS))
@@ -79,7 +79,7 @@ def test_producer_ids_and_topic_ids_have_the_limit_too(home):
     told = grow(home, PRODUCER_IDS_FILE)
     manager = home.open()
     ids = ProducerIds(home.fs, home.path, manager.runtime.lock(), lambda: -1, LIMIT)
-    with pytest.raises(CorruptCheckpointError, match="are more than") as caught:
+    with pytest.raises(CorruptCheckpointError, match="its size of 10001 bytes exceeds") as caught:
         ids.take()
     assert str(caught.value) == told
     manager.close()
