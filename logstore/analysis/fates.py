@@ -154,7 +154,7 @@ class PartitionFates:
     def page(self, first: int, count: int) -> FatesPage:
         """Return `count` fates starting at index `first`, and the counts of all fates.
 
-        Raises the errors of an iteration. Runs the entire pass, but only creates the returned
+        Raises the same errors as an iteration. Runs the entire pass, but only creates the returned
         records.
         """
         from logstore.cleaner.passes.fate import FATES
@@ -172,7 +172,7 @@ class PartitionFates:
         return FatesPage(tuple(selected), {FATES[code]: counts[code] for code in sorted(counts)})
 
     def chunks(self) -> Iterator[FateChunk]:
-        """Yield the records as columns of a few batches each. Raises the errors of an iteration."""
+        """Yield the fates as columns of a few batches each. Raises the errors of an iteration."""
         with StorageGuard(None, self._log.topic_partition, "cannot read"):
             for chunk in self._chunks():
                 self._log.lifetime.check()

@@ -497,7 +497,7 @@ class Broker(Generic[ClockT]):
     def _lose_power(self) -> None:
         """Lose power like `crash`, but without opening another broker.
 
-        Raises the errors of `crash`.
+        Raises the same errors as `crash`.
 
         The files contain the data that was last synced.
         """
@@ -512,7 +512,7 @@ class Broker(Generic[ClockT]):
             self._cleaner.check_not_driving()
 
     def _check_can_lose_power(self) -> FaultyDisk:
-        """Raise the errors of `crash`, or return the disk."""
+        """Raise the same errors as `crash`, or return the disk."""
         if self._disk is None:
             self._refuse_without_disk_faults("cannot simulate a power failure")
         self._check_can_end()

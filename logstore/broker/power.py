@@ -48,7 +48,7 @@ def lose_power(
         image = base.crash(mode)
     elif mode is not None:
         raise InvalidConfigurationError(
-            "a crash mode requires fs=FaultyFileSystem(…); other files keep all synced data"
+            "crash modes require fs=FaultyFileSystem(…); other file systems always keep synced data"
         )
     disk.cut_power()
     end_process(manager, listeners, clients, "has lost power")

@@ -28,7 +28,7 @@ def read_topics(
 ) -> list[Topic]:
     """Return the topics by name, as a read-only `Broker` with the same parameters would.
 
-    Raises the errors of its constructor.
+    Raises the same errors as its constructor.
     """
     threads = background_threads(broker_config)
     directories, _, catalog = open_directories(

@@ -556,7 +556,7 @@ class AdminClient:
         return offsets
 
     def describe_cluster(self) -> dict[str, Any]:
-        """Describe the cluster, which consists of this broker. It is also the controller."""
+        """Describe the cluster: this broker is its only node and its controller."""
         self._check_open()
         node_id, cluster_id = self._manager.identity
         broker = {

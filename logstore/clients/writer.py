@@ -191,7 +191,7 @@ class BatchWriter:
         return self._null_key_partition
 
     def flush(self, number: int) -> None:
-        """Append the open batch of a partition, if any. Raises the errors of `add`."""
+        """Append the partition's open batch, if any. Raises the same errors as `add`."""
         if number == self._null_key_partition:
             self._null_key_partition = None
         batch = self._open.pop(number, None)

@@ -490,7 +490,7 @@ class Cluster(Generic[ClockT]):
         self._end(node)
 
     def stop(self, broker: int) -> None:
-        """Shut down a broker cleanly after moving its leaders. Raises the errors of `kill`."""
+        """Shut down a broker cleanly after moving its leaders. Raises the same errors as `kill`."""
         node, process, replicas = self._running(broker)
         process._check_can_end()
         self._notify_brokers(self.controller.broker_ended(broker))
@@ -1107,7 +1107,7 @@ def _checked(
 
 @dataclass(eq=False)
 class _Node:
-    """A node, whose id, clock and files outlive its broker process."""
+    """A node. Its id, clock and files outlive its broker process."""
 
     id: int
     clock: Clock

@@ -132,7 +132,7 @@ class Controller:
                 raise UnknownTopicOrPartitionError(f"unknown topic '{name}'") from None
 
     def state(self, topic_partition: TopicPartition) -> PartitionState:
-        """Return the state of a partition. Raises the errors of `topic`."""
+        """Return the state of a partition. Raises the same errors as `topic`."""
         partitions = self.topic(topic_partition.topic).partitions
         if not 0 <= topic_partition.partition < len(partitions):
             raise UnknownTopicOrPartitionError(

@@ -102,7 +102,7 @@ class Replicas(BrokerProcess):
     # -- appends at the leader -----------------------------------------------------------
 
     def log(self, topic_partition: TopicPartition) -> Log:
-        """Return the log of a partition. Raises the errors of `leadership`."""
+        """Return the log of a partition. Raises the same errors as `leadership`."""
         return self.leadership(topic_partition).log
 
     def check_append(self, topic_partition: TopicPartition) -> Leadership:

@@ -363,7 +363,7 @@ class ClusterNode(Nodes):
             raise NotLeaderForPartitionError(f"broker {self._number} is not the leader of {tp}")
 
     def check_readable(self, log: Log, current_leader_epoch: int) -> None:
-        """Check that this broker has a replica and that the client's epoch is current."""
+        """Check that this broker hosts a replica and that the client's leader epoch is current."""
         tp = log.topic_partition
         role = self._replicas.role(tp)
         if role is None:

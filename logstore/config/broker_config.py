@@ -1,4 +1,4 @@
-"""The configuration of a broker: its own settings, and the defaults of all topics.
+"""Broker configuration: the broker's own settings, and the defaults of all topics.
 
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12.
 """
@@ -32,7 +32,7 @@ class TopicDefault(NamedTuple):
 
 
 class BrokerConfig(BrokerSettings):
-    """The configuration of a broker.
+    """Broker configuration.
 
     The fields are named after the broker keys (`BROKER_KEYS`), with underscores instead of dots.
     There are five additional fields:

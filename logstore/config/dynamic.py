@@ -205,7 +205,7 @@ def _number(key: str, text: str) -> str:
 def with_layer(broker: BrokerConfig, texts: Mapping[str, str], layer: Layer) -> BrokerConfig:
     """Return a broker's configuration with one layer replaced.
 
-    Raises the errors of `merge_layers`.
+    Raises the same errors as `merge_layers`.
     """
     static = broker if broker.dynamic is None else broker.dynamic.static
     layers = {each: own_layer(broker, each) for each in Layer} | {layer: texts}

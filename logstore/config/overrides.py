@@ -66,7 +66,7 @@ class LayeredValue(NamedTuple):
 
 
 def dynamic_layers(key: str, config: BrokerConfig) -> Iterator[LayeredValue]:
-    """Yield the dynamic values of a broker key: the broker's first, then the cluster's."""
+    """Yield a broker key's dynamic values: the per-broker value, then the cluster default."""
     if config.dynamic is not None:
         if key in config.dynamic.broker:
             yield LayeredValue(key, config.dynamic.broker[key], ORIGIN_DYNAMIC_BROKER)

@@ -12,7 +12,7 @@ _CUTOFF = 0.7
 
 
 def nearest_topic_key(key: str) -> str | None:
-    """Suggest the topic key that corresponds to a broker key, or the most similar topic key."""
+    """Suggest the topic key that a broker key is a synonym of, or the most similar one."""
     for row in TOPIC_KEYS.values():
         if any(synonym.key == key for synonym in row.synonyms):
             return row.key

@@ -74,11 +74,11 @@ class CoordinatorTopic:
         return self._host.owned(self.name)
 
     def check_owner(self, number: int) -> None:
-        """Raise the errors of `CoordinatorHost.check_owner`."""
+        """Raise the same errors as `CoordinatorHost.check_owner`."""
         self._host.check_owner(TopicPartition(self.name, number))
 
     def log(self, number: int) -> Log:
-        """Return the log of a partition. Raises the errors of `CoordinatorHost.log`."""
+        """Return the log of a partition. Raises the same errors as `CoordinatorHost.log`."""
         return self._host.log(TopicPartition(self.name, number))
 
     def append(

@@ -644,7 +644,7 @@ class FaultyFile:
         return self._base.read_into(view, position)
 
     def read(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position` on, fewer only at the end."""
+        """Return up to `size` bytes starting at `position`; fewer only at the end of the file."""
         if self._fs.faults.rules:
             self._fs.apply_rules(Kind.READ, self._node.path)
         return self._base.read(position, size)

@@ -292,7 +292,7 @@ class _RecordedFile(FaultyFile):
         return self._base.read_into(view, position)
 
     def read(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position` on, fewer only at the end."""
+        """Return up to `size` bytes starting at `position`; fewer only at the end of the file."""
         self._fs.begin_read(Kind.READ, self._node)
         return self._base.read(position, size)
 

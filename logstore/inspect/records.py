@@ -23,7 +23,7 @@ class KeyAndValue(Protocol):
 
 
 def decoded_member(topic: str | None, record: KeyAndValue) -> dict[str, Any]:
-    """Return the `decoded` member of a record's JSON. Empty unless the topic is internal."""
+    """Return a dict with the `decoded` field of a record's JSON; empty for users' topics."""
     if topic is None or not topic.startswith("__"):
         return {}
     from logstore.inspect.internal_topics import decode_internal_record

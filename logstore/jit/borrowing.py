@@ -60,6 +60,6 @@ def inner_type(kind: Any) -> Any:
 
 
 def has_array(kind: Any) -> bool:
-    """Return whether a type is an array or a tuple that contains one."""
+    """Return whether a type is an array, or a tuple that contains an array."""
     parts: Any = kind if isinstance(kind, types.BaseTuple) else ()
     return isinstance(kind, types.Array) or any(map(has_array, parts))

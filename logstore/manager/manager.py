@@ -191,7 +191,7 @@ class LogManager:
         return low_watermark
 
     def raise_log_start(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Raise the log start of a replica, durably; see `Log.raise_log_start`."""
+        """Advance a replica's log start offset durably; see `Log.raise_log_start`."""
         log = self.log(topic_partition)
         if log.raise_log_start(offset):
             self._write_checkpoints(log)

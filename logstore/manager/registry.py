@@ -125,8 +125,8 @@ class LogRegistry:
     def create_logs(self, topic: str, numbers: Iterable[int]) -> None:
         """Open the logs of a topic.
 
-        Raises the errors of `log`. New logs are created together and share fsyncs, which take most
-        of the time.
+        Raises the same errors as `log`. New logs are created together and share fsyncs, which take
+        most of the time.
         """
         partitions = [TopicPartition(topic, number) for number in numbers]
         new: dict[LogDirectory, list[TopicPartition]] = {}

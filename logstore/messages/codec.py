@@ -69,7 +69,7 @@ def decode(kind: type[M], version: int, data: Buffer, position: int = 0) -> M:
 def decode_at(kind: type[M], version: int, data: Buffer, position: int = 0) -> tuple[M, int]:
     """Decode the message at a position. Return the message and its end.
 
-    Raises the errors of `decode`.
+    Raises the same errors as `decode`.
     """
     message, end, _ = decode_bounded(kind, version, data, position, sys.maxsize)
     return message, end
@@ -147,7 +147,7 @@ def encode(message: Message, version: int) -> list[Buffer]:
 
 
 def encode_bytes(message: Message, version: int) -> bytes:
-    """Encode a message as a byte string. Raises the errors of `encode`."""
+    """Encode a message as a byte string. Raises the same errors as `encode`."""
     return b"".join(encode(message, version))
 
 
@@ -155,7 +155,7 @@ def encode_bytes(message: Message, version: int) -> bytes:
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """Encode a message, preceded by its version as an int16. Raises the errors of `encode`."""
+    """Encode a message, preceded by its version as an int16. Raises the same errors as `encode`."""
     return _VERSION.pack(version) + encode_bytes(message, version)
 
 
@@ -168,7 +168,7 @@ def version_of(data: Buffer) -> int:
 
 
 def decode_versioned(kind: type[M], data: Buffer) -> M:
-    """Decode a message preceded by its version. Raises the errors of `decode`."""
+    """Decode a message preceded by its version. Raises the same errors as `decode`."""
     if len(data) < _VERSION.size:
         raise _error(kind, -1, f"{len(data)} bytes are too short for a version", "", 0)
     return decode(kind, version_of(data), data, _VERSION.size)

@@ -101,7 +101,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Last sequence of the batch as written, or -1 if it has no sequences."""
+        """Last sequence number stored in the batch, or -1 if it has none."""
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     def pack(self) -> bytes:

@@ -73,7 +73,7 @@ class File(Protocol):
         """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
 
     def read(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position` on, fewer only at the end."""
+        """Return up to `size` bytes starting at `position`; fewer only at the end of the file."""
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Append all `buffers` in order. Return the position of the first byte."""
@@ -433,7 +433,7 @@ class DiskFile:
         return done
 
     def read(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position` on, fewer only at the end."""
+        """Return up to `size` bytes starting at `position`; fewer only at the end of the file."""
         data = self._read(position, size)
         if len(data) in (0, size):
             return data

@@ -219,7 +219,7 @@ class MemoryFile:
         return self._readable().read_into(view, position)
 
     def read(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position` on, fewer only at the end."""
+        """Return up to `size` bytes starting at `position`; fewer only at the end of the file."""
         return self._readable().read(position, size)
 
     def written(self) -> int:

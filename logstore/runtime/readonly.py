@@ -9,7 +9,7 @@ from logstore.runtime.fs import File, FileKind, FileStat, FileSystem, Space
 
 
 class ReadOnlyFileSystem:
-    """Forwards reads to `base`. Every change raises `PermissionError`.
+    """Forwards reads to `base`. Every method that writes raises `PermissionError`.
 
     This guarantees that read-only commands write nothing. Recovery makes its changes in an overlay
     over this file system, and a bug results in an error. It is not a `FileSystemLayer`, because

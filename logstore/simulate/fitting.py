@@ -1,4 +1,4 @@
-"""Fit a scenario to the recording of a directory, and check how well it predicts the data.
+"""Fit a scenario to a directory's recording, and check how well it predicts the data.
 
 All fitted numbers are keys of the scenario file and can be changed. If the recording does not
 determine a value, a default is used and a note is added.

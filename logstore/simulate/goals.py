@@ -59,7 +59,7 @@ class Term:
         return margin >= 0 if self.operator.endswith("=") else margin > 0
 
     def excess(self, value: float) -> float:
-        """Return by how much a value exceeds the bound, relative to the bound, or 0."""
+        """Return by which fraction of the bound a value exceeds it; 0 if it does not."""
         if self.is_met(value):
             return 0.0
         return max(-self.margin(value) / (abs(self.limit) or 1.0), 1e-12)

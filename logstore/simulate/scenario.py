@@ -295,7 +295,7 @@ def parse(text: str, folder: Path | None = None) -> Scenario:
 
 
 def from_mapping(tree: Mapping[str, Any]) -> Scenario:
-    """Build a scenario from parsed tables. Raises the errors of `parse`."""
+    """Build a scenario from parsed tables. Raises the same errors as `parse`."""
     origins = _origins(tree)
     table = {name: value for name, value in tree.items() if name not in _PARTS}
     if origins:
@@ -390,7 +390,7 @@ def internal_topic_error(name: str) -> str:
 def _tables(tree: Mapping[str, Any], name: str) -> list[Any]:
     tables = tree.get(name, [])
     if not isinstance(tables, list):
-        raise InvalidConfigurationError(f"{name} must be a list of tables: write [[{name}]]")
+        raise InvalidConfigurationError(f"{name} must be an array of tables: use [[{name}]]")
     return tables
 
 
@@ -434,7 +434,7 @@ def _with_replicas(table: object, number: int, top: _Top, actions: Sequence[Acti
 
 def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> Topic:
     if not isinstance(table, Mapping):
-        raise InvalidConfigurationError("topics must be a list of tables: write [[topics]]")
+        raise InvalidConfigurationError("topics must be an array of tables: use [[topics]]")
     values = dict(table)
     name = values.pop("name", None)
     if not isinstance(name, str):
@@ -643,7 +643,7 @@ def _scripted(name: str, values: Mapping[str, Any], actions: Sequence[Action]) -
 
 def _action(table: object, prefix: str) -> Action:
     if not isinstance(table, Mapping):
-        raise InvalidConfigurationError("actions must be a list of tables: write [[actions]]")
+        raise InvalidConfigurationError("actions must be an array of tables: use [[actions]]")
     values = dict(table)
     configs = _texts(values.pop("configs", {}), "configs")
     return replace(read_table(Action, values, prefix, also=("configs",)), configs=configs)

@@ -105,7 +105,7 @@ class Access:
         return None
 
     def _is_ours(self, host: str, scope: Scope) -> bool:
-        """Return whether a Host header names this listener.
+        """Return whether a Host header refers to this listener.
 
         The port may differ, for example through an SSH tunnel.
         """

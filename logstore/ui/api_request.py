@@ -214,7 +214,7 @@ class ApiRequest:
     # -- body ------------------------------------------------------------------------------
 
     def member(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:  # noqa: ANN401  # of that kind
-        """Return a body member of type `kind`. It is required if it has no default."""
+        """Return a field of the request body of type `kind`; required without a default."""
         if name not in self.body:
             if default is ...:
                 raise InvalidRequestError(f"the request lacks {name!r}", field=name)

@@ -16,7 +16,7 @@ KEYS_MAX = 1_000
 
 
 def given_settings(request: ApiRequest, name: str) -> dict[str, object]:
-    """Return a body member that maps config keys to values.
+    """Return a field of the request body that maps config keys to values.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def given_settings(request: ApiRequest, name: str) -> dict[str, object]:
 
 
 def given_keys(request: ApiRequest, name: str) -> list[str]:
-    """Return a body member that is a list of config keys."""
+    """Return a field of the request body, a list of config keys."""
     member = request.member(name, list, [])
     _check_count(name, len(member))
     return [_text(name, key) for key in member]

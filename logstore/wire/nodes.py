@@ -260,7 +260,7 @@ class Nodes:
     ) -> Log:
         """Return the log of a partition that this broker leads.
 
-        Raises the errors of `replica` and `check`.
+        Raises the same errors as `replica` and `check`.
         """
         log = self.replica(topic_partition)
         self.check(log, current_leader_epoch)

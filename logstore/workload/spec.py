@@ -424,7 +424,7 @@ def parse(text: str) -> Spec:
 
 
 def from_mapping(tree: Mapping[str, Any], *, must_compact: bool = True) -> Spec:
-    """Build a workload from parsed TOML. Raises the errors of `parse`.
+    """Build a workload from parsed TOML. Raises the same errors as `parse`.
 
     Parameters
     ----------

@@ -292,7 +292,7 @@ class _Run:
             note(f"{name}: no fates from there on: {fates.failure}")
 
     def skipped_json(self) -> dict[str, Any]:
-        """Return skipped damage and assumptions as JSON. Empty if there are none."""
+        """Return the skipped damage and the assumptions as JSON. Empty if there are none."""
         if self._target.broker is None:
             return self.damages_of_file.to_json()
         return found_json(self._target.broker, self._target.partitions)

@@ -36,7 +36,7 @@ class SkippedDamage:
         return self._split()[0]
 
     def _split(self) -> tuple[list[Damage], list[Damage]]:
-        """Return the damaged ranges, and separately those after all batches of the last file."""
+        """Return the damaged ranges, and separately those behind the last file's last batch."""
         found = [damage for damages in self._files for damage in damages]
         ends: list[Damage] = []
         if self._files:
@@ -113,7 +113,7 @@ def _note_assumed(
 
 
 def found_json(broker: Broker, partitions: Iterable[TopicPartition]) -> dict[str, Any]:
-    """Return skipped damage and assumptions as JSON. Empty if there are none."""
+    """Return the skipped damage and the assumptions as JSON. Empty if there are none."""
     partitions = list(partitions)
     damages = [damage._asdict() for damage in damages_of(broker, partitions)]
     assumed = assumed_of(broker, partitions)

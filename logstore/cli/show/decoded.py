@@ -18,7 +18,7 @@ raw_option = click.option(
 
 
 def decoded_member(topic: str | None, record: KeyAndValue, *, raw: bool) -> dict[str, Any]:
-    """Return the `decoded` member of a JSON record, or an empty dict."""
+    """Return a dict with the `decoded` field of a JSON record, or an empty one."""
     return {} if raw else records.decoded_member(topic, record)
 
 

@@ -100,7 +100,7 @@ def rule(width: int) -> str:
 
 
 class Table:
-    """A table that streams its rows. The first rows determine the column widths.
+    """A table that prints rows as they arrive. The first few rows determine the column widths.
 
     Parameters
     ----------

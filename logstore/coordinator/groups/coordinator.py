@@ -529,7 +529,7 @@ class GroupCoordinator:
         Returns
         -------
         callable
-            Waits until the offsets are replicated, and raises the errors of
+            Waits until the offsets are replicated, and raises the same errors as
             `CoordinatorHost.await_replicated`. The caller must not hold a lock.
 
         Raises
@@ -636,7 +636,7 @@ class GroupCoordinator:
     def partition_for(self, group_id: str) -> TopicPartition:
         """Return the partition that stores a group. Create the topic if necessary.
 
-        Raises the errors of `ensure_stored`.
+        Raises the same errors as `ensure_stored`.
         """
         self.ensure_stored()
         return self._store.partition_of(group_id)
@@ -805,7 +805,7 @@ class GroupCoordinator:
 
     @property
     def own_scheduler(self) -> Scheduler | None:
-        """The scheduler that the coordinator created for its timers, or None if it created none."""
+        """The scheduler created by the coordinator for its timers, or None."""
         return self._timers.own_scheduler
 
     def use_system_clock(self) -> None:

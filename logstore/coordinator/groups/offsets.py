@@ -86,7 +86,7 @@ def to_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
     for key, value in offsets.items():
         topic, partition = getattr(key, "topic", None), getattr(key, "partition", None)
         if not isinstance(topic, str) or not _is_int(partition):
-            raise TypeError(f"a key of offsets must be a TopicPartition, not {key!r}")
+            raise TypeError(f"keys of offsets must be TopicPartitions, not {key!r}")
         converted[TopicPartition(topic, partition)] = _to_offset(value)
     return converted
 

@@ -57,7 +57,7 @@ def encode_group_key(group_id: str) -> bytes:
 
 
 def encode_group(group: GroupMetadataValue) -> bytes:
-    """Encode the value of a group record. Raises the errors of `encode_group_key`."""
+    """Encode the value of a group record. Raises the same errors as `encode_group_key`."""
     return write_record(group, GROUP_VALUE_VERSION)
 
 

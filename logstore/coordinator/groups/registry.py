@@ -114,7 +114,7 @@ class GroupRegistry:
         return self._partition_of(group_id).contents
 
     def load_all(self) -> None:
-        """Load all partitions of this broker. Raises the errors of `contents_of`."""
+        """Load all partitions of this broker. Raises the same errors as `contents_of`."""
         for number in self._numbers():
             with suppress(NotCoordinatorError, CoordinatorLoadInProgressError):
                 self._load(number)

@@ -362,7 +362,7 @@ class GroupStore:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         producer: tuple[int, int] = NO_PRODUCER,
     ) -> None:
-        """Write offsets. Raises the errors of `write`.
+        """Write offsets. Raises the same errors as `write`.
 
         Parameters
         ----------
@@ -377,11 +377,11 @@ class GroupStore:
         self.write(group_id, entries, producer)
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Delete offsets. Raises the errors of `write`."""
+        """Delete offsets. Raises the same errors as `write`."""
         self.write(group_id, [(encode_key(group_id, tp), None) for tp in partitions])
 
     def write_group(self, group_id: str, group: GroupMetadataValue) -> None:
-        """Write a group. Raises the errors of `write`."""
+        """Write a group. Raises the same errors as `write`."""
         self.write(group_id, [(encode_group_key(group_id), encode_group(group))])
 
     def write(

@@ -29,7 +29,7 @@ def compute_target(
 ) -> Targets:
     """Return a group's target assignment after a member was added or updated.
 
-    The member replaces a static member with the same instance id, and starts with its target.
+    A member that replaces a static member with the same instance id inherits its target assignment.
     """
     members = {each: group.members[each] for each in timeline_order(group.members)}
     replaced = group.static_member(updated.instance_id)

@@ -92,7 +92,7 @@ class TransactionLog:
         return self._topic.owned
 
     def check_owned(self, transactional_id: str) -> None:
-        """Raise the errors of `CoordinatorHost.check_owner` for the partition of an id."""
+        """Raise the same errors as `CoordinatorHost.check_owner` for the partition of an id."""
         self._topic.check_owner(self.partition_of(transactional_id))
 
     def partition_of(self, transactional_id: str) -> int:
@@ -190,7 +190,7 @@ class TransactionLog:
         )
 
     def forget(self, transactional_id: str, epoch: int, *, now_ms: int) -> None:
-        """Write the tombstone of an id. Raises the errors of `append`."""
+        """Write the tombstone of an id. Raises the same errors as `append`."""
         self._write(transactional_id, None, epoch, now_ms, durable=False)
 
     def _write(

@@ -123,7 +123,7 @@ def append_of_producer(
     transactional_id: str | None = None,
     first_sequence: int = NO_SEQUENCE,
 ) -> AppendInfo:
-    """Append a client's batch. Raises the errors of `append_as_client`.
+    """Append a client's batch. Raises the same errors as `append_as_client`.
 
     Parameters
     ----------

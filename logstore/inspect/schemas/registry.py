@@ -179,7 +179,7 @@ class _RegistrySchema:
             case "JSON":
                 return _Json()
             case kind:
-                raise InvalidConfigurationError(f"it has the unknown kind {kind[:80]!r}")
+                raise InvalidConfigurationError(f"unknown kind {kind[:80]!r}")
 
     def _with_references(self) -> list[tuple[str, _Entry]]:
         """Return this schema by name, after the schemas that it refers to."""

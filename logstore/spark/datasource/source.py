@@ -257,7 +257,7 @@ class LogstoreReader(DataSourceReader):
             yield from self.read_split(split)
 
     def read_split(self, split: SegmentSplit) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a split as Arrow batches. Raises the errors of `read`."""
+        """Yield the records of a split as Arrow batches. Raises the same errors as `read`."""
         schema = to_arrow_schema(self.columns, timezone="UTC")
         topic, number = split.topic, split.partition
         parts: list[Stored] = []

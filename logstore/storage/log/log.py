@@ -266,7 +266,7 @@ class Log(LocalLog):
     def deletion_end(self, before_offset: int) -> int:
         """Return the exclusive end of the records that a delete-records request deletes.
 
-        Raises the errors of `delete_records`.
+        Raises the same errors as `delete_records`.
         """
         offsets = self.offsets
         with self.lock:

@@ -82,7 +82,7 @@ class LogWriter:
     def append_record(self, record: NewRecord, codec: Codec = Codec.NONE) -> AppendInfo:
         """Append one record as a batch.
 
-        Takes the parameters and raises the errors of `append_records`.
+        Takes the parameters and raises the same errors as `append_records`.
         """
         local = self._local
         now_ms = self._clock.now_ms()
@@ -221,7 +221,7 @@ class LogWriter:
         Yields
         ------
         AppendInfo
-            One for all batches or one per batch. Raises the errors of `append_records`.
+            One for all batches or one per batch. Raises the same errors as `append_records`.
         """
         draft = records.draft_batches(bounds, self._clock.now_ms())
         if request is None:

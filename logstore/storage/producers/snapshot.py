@@ -114,7 +114,7 @@ def decode_snapshot(
         )
     if len(data) != HEADER_SIZE + count * ENTRY_SIZE:
         raise CorruptSnapshotError(
-            f"{count} entries do not fill {len(data)} bytes",
+            f"{count} entries do not occupy exactly {len(data)} bytes",
             path=path,
             position=CRC_START,
             check="entry count",
@@ -196,7 +196,7 @@ class SnapshotFiles:
         return f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
     def read(self, offset: int) -> list[SnapshotEntry]:
-        """Return the entries of a snapshot. Raises the errors of `decode_snapshot`."""
+        """Return the entries of a snapshot. Raises the same errors as `decode_snapshot`."""
         path = self.path(offset)
         data = read_bytes(self._fs, path, self._max_bytes, error=CorruptSnapshotError)
         return decode_snapshot(data, path, offset)

@@ -298,7 +298,7 @@ def delete_records(request: ApiRequest) -> object:
     request.check_number("before_offset", before, -1, INT64_MAX)
     broker = request.broker
     log = broker.log(*tp)
-    log.deletion_end(before)  # raises the errors of the deletion
+    log.deletion_end(before)  # raises the same errors as the deletion
 
     def result_json(low_watermark: int) -> object:
         return {"partitions": [DeleteRecordsResult(low_watermark).to_json(tp)]}

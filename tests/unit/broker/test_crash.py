@@ -258,7 +258,7 @@ def test_a_mode_is_refused_where_it_means_nothing_and_nothing_is_lost(broker):
     with pytest.raises(
         InvalidConfigurationError,
         match=exactly(
-            "a crash mode requires fs=FaultyFileSystem(…); other files keep all synced data"
+            "crash modes require fs=FaultyFileSystem(…); other file systems always keep synced data"
         ),
     ):
         broker.crash(CrashMode())

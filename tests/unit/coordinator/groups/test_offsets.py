@@ -403,7 +403,7 @@ FIVE = OffsetAndMetadata(5)
             "g",
             {("t", 0): FIVE},
             TypeError,
-            "a key of offsets must be a TopicPartition, not ('t', 0)",
+            "keys of offsets must be TopicPartitions, not ('t', 0)",
         ),
         *(
             ("g", {T0: each}, TypeError, f"expected an OffsetAndMetadata, not {each!r}")
@@ -444,7 +444,7 @@ def test_numbers_at_the_ends_of_their_ranges():
         *(TopicPartition("t", each) for each in (True, 5.0, None)),
         TopicPartition(b"t", 0),
     ):
-        message = f"a key of offsets must be a TopicPartition, not {key!r}"
+        message = f"keys of offsets must be TopicPartitions, not {key!r}"
         with pytest.raises(TypeError, match=exactly(message)):
             to_offsets({key: FIVE})
     numbers = (True, 5.0, None)

@@ -395,7 +395,7 @@ def test_a_count_that_does_not_fit_is_noticed_despite_a_right_crc():
     from logstore.record.crc32c import crc32c
 
     body = (3).to_bytes(4, "big") + F1[10:]
-    with pytest.raises(CorruptSnapshotError, match="3 entries do not fill"):
+    with pytest.raises(CorruptSnapshotError, match="3 entries do not occupy exactly"):
         decode_snapshot(F1[:2] + crc32c(body).to_bytes(4, "big") + body)
 
 
