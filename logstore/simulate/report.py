@@ -253,7 +253,7 @@ def _found_parts(found: Found | None) -> Iterator[Part]:
     """Yield the result of a search: settings, margins and Pareto front."""
     if found is None:
         return
-    yield pages.heading(f"Goal: {found.goal}, with the least {found.minimize.name}")
+    yield pages.heading(f"Goal: {found.goal}; minimize {found.minimize.name}")
     yield pages.paragraph(found.verdict(), "story", small=found.effort())
     yield pages.table("Setting", ("setting", "value"), list(found.best.settings.items()))
     ranges = found.best.spread()

@@ -151,10 +151,10 @@ class Found:
         held = self.best.held
         count = f"{self.held_count()} of {len(held)} other seeds"
         if self.is_met:
-            return f"Met by this setting, also with {count}."
+            return f"This setting meets the goal, also with {count}."
         if held:
-            return f"Not met: this setting misses least, and meets it with {count}."
-        return "Not met by any combination that was run: this one misses least."
+            return f"The goal is not met. This setting comes closest, and meets it with {count}."
+        return "No combination that was run meets the goal. This setting comes closest."
 
     def effort(self) -> str:
         """Return a sentence on the number of runs."""

@@ -312,9 +312,9 @@ def test_a_goal_that_is_met_names_the_setting_and_its_margin(run, seeded, tmp_pa
     with (tmp_path / "out" / "search.csv").open() as file:
         assert len(list(csv.DictReader(file))) == told["runs"] + told["held_runs"]
     shown = run(*options).stdout
-    assert "Met by this setting, also with 20 of 20 other seeds." in shown
+    assert "This setting meets the goal, also with 20 of 20 other seeds." in shown
     assert re.search(r"^oldest <= 20d .* within$", shown, re.MULTILINE)
-    assert "Met by this setting" in (tmp_path / "out" / "report.html").read_text()
+    assert "This setting meets the goal" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_an_unreachable_goal_shows_the_nearest_miss_with_exit_code_1(run, seeded, tmp_path):
@@ -325,7 +325,7 @@ def test_an_unreachable_goal_shows_the_nearest_miss_with_exit_code_1(run, seeded
     worst = [each["spread"]["oldest_dirty_max_ms"]["max"] for each in told["candidates"]]
     assert told["spread"]["oldest_dirty_max_ms"]["max"] == min(worst)
     shown = run(*options, code=1).stdout
-    assert "Not met by any combination that was run: this one misses least." in shown
+    assert "No combination that was run meets the goal. This setting comes closest." in shown
     assert "nearest miss" in shown
 
 

@@ -44,7 +44,8 @@ def show_run(outcome: Run, spread: Spread | None = None) -> None:
     """Print the curves and costs of a run, or percentiles over several seeds."""
     plan = outcome.scenario
     seeds = f"seed {plan.seed}" if spread is None else plural(len(spread.runs), "seed")
-    emit(f"{plan.title}: {plan.days:g} days from {format_time(plan.start_ms)}, {seeds}")
+    days = f"{plan.days:g} day{'' if plan.days == 1 else 's'}"
+    emit(f"{plan.title}: {days} from {format_time(plan.start_ms)}, {seeds}")
     emit("")
     if spread is None:
         _show_curves(outcome)
@@ -161,7 +162,7 @@ def show_found(found: Found) -> None:
     """Print the result of a search: settings, margins and front."""
     from logstore.simulate.quantities import Quantity
 
-    emit(f"goal: {found.goal}, with the least {found.minimize.name}")
+    emit(f"goal: {found.goal}; minimize {found.minimize.name}")
     emit(found.verdict())
     emit(found.effort())
     emit("")

@@ -88,28 +88,28 @@ class Presenter:
 
     def _introduce(self) -> None:
         say = self.narrator
-        say.title("KIP-354: data that must be deleted in time")
+        say.title("KIP-354: data that must be deleted by a deadline")
         say.text(
-            f"The topic {TOPIC} has the state of each user's account. The key is the user; the "
-            "value has name, e-mail and phone. The topic is compacted: only the latest record of "
-            "each key is kept. A tombstone (null value) deletes its key."
+            f"The topic {TOPIC} stores the state of each user's account. The key is the user ID; "
+            "the value has the name, e-mail address and phone number. The topic is compacted: only "
+            "the latest record of each key is kept. A tombstone (null value) deletes its key."
         )
         say.rows(
             ("configuration", "value", "meaning"),
             (
                 ("cleanup.policy", "compact", "keep the latest record of each key"),
-                ("min.cleanable.dirty.ratio", "0.5", "clean when half of the log is dirty,"),
-                ("max.compaction.lag.ms", f"{MAX_LAG_DAYS}d", "or when a record waited this long"),
-                ("delete.retention.ms", "1d", "tombstones stay readable this long"),
+                ("min.cleanable.dirty.ratio", "0.5", "clean if over half of the log is dirty,"),
+                ("max.compaction.lag.ms", f"{MAX_LAG_DAYS}d", "or if a record is dirty this long"),
+                ("delete.retention.ms", "1d", "keep tombstones at least this long"),
             ),
         )
         with say.waiting("Compiling the kernels, once on this machine ..."):
             seconds = compile_kernels()
         self._numbers["kernels_s"] = round(seconds, 3)
         if seconds > 3:
-            say.text(f"The kernels were compiled in {seconds:.1f} s and are cached from now on.")
+            say.text(f"Compiled the kernels in {seconds:.1f} s. Later runs use the cached code.")
         else:
-            say.text(f"The kernels were ready in {seconds:.1f} s.")
+            say.text(f"Loaded the compiled kernels in {seconds:.1f} s.")
 
     def _write(self, story: Story) -> None:
         say = self.narrator
@@ -117,7 +117,7 @@ class Presenter:
         say.step(
             f"Write {format_count(chapter.records)} updates of "
             f"{format_count(self._accounts.count_users(slice(chapter.stop)))} accounts, "
-            f"in {chapter.last_day:g} days"
+            f"over {chapter.last_day:g} days"
         )
         with self._progress() as bar:
             written = story.write(chapter, bar.update)
@@ -165,10 +165,10 @@ class Presenter:
         for chapter in chapters:
             self._written += story.write(chapter)
         say.text(
-            f"{format_count(sum(chapter.records for chapter in chapters))} more records arrive. "
-            f"{format_count(len(accounts.closed))} of them are tombstones: these users, including "
-            f"{self._holder}, closed their accounts and want their data erased. But old values "
-            "stay on disk until compaction runs."
+            f"{format_count(sum(chapter.records for chapter in chapters))} more records are "
+            f"appended. {format_count(len(accounts.closed))} of them are tombstones: these users, "
+            f"including {self._holder}, closed their accounts and want their data erased. But the "
+            "old values stay on disk until compaction runs."
         )
         say.draw_segments(story.inspect(), self._scale_bytes)
         self._search()
@@ -177,8 +177,8 @@ class Presenter:
         say = self.narrator
         say.step("Time passes: max.compaction.lag.ms")
         say.text(
-            "Without further writes the dirty ratio stays too low. Before KIP-354, the old values "
-            "would have stayed indefinitely. The cleaner runs once a day."
+            "Without further writes, the dirty ratio stays too low. Before KIP-354, the old values "
+            "would have stayed on disk indefinitely. The cleaner runs once a day."
         )
         run = self._clean(story)
         assert run.stats is not None
@@ -194,21 +194,21 @@ class Presenter:
         left = offsets_left(story.broker, TOPIC)
         tombstones = int(self._accounts.tombstones[left].sum())
         self._judge(
-            f"{plural(len(left), 'record')} left, at the expected offsets: the latest of each key, "
-            f"{plural(tombstones, 'tombstone')} among them",
+            f"{plural(len(left), 'record')} remain at the expected offsets: the latest of each "
+            f"key, including {plural(tombstones, 'tombstone')}",
             None
             if np.array_equal(left, expected)
-            else f"day {run.day}: the offsets of the {plural(len(left), 'record')} left are not "
-            f"the {format_count(len(expected))} expected ones",
+            else f"day {run.day}: the offsets of the {plural(len(left), 'remaining record')} are "
+            f"not the {format_count(len(expected))} expected ones",
         )
 
     def _wait_for_horizon(self, story: Story) -> None:
         say = self.narrator
         say.step("Time passes: delete.retention.ms")
         say.text(
-            "The active segment is never cleaned. But when its first record exceeds "
-            "max.compaction.lag.ms, it is rolled. This cleaning is after the delete horizon, so it "
-            "also removes the tombstones."
+            "The active segment is never cleaned, but it is rolled when its first record is older "
+            "than max.compaction.lag.ms. The next pass is after the delete horizon, so it also "
+            "removes the tombstones."
         )
         story.sleep_until(self._passes[-1].day + 1)
         self._clean(story)
@@ -224,7 +224,9 @@ class Presenter:
             after = inspect_partition(broker, TopicPartition(TOPIC, 0))
             left = self._accounts.count_users(offsets_left(broker, TOPIC))
         say.draw_segments(after, self._scale_bytes)
-        say.sizes(("written", {"dirty": self._written.size_bytes}), ("left", after.section_bytes()))
+        say.sizes(
+            ("written", {"dirty": self._written.size_bytes}), ("remaining", after.section_bytes())
+        )
         keys = self._accounts.count_users(slice(None))
         pairs = (
             ("records", self._written.records, after.records, format_count),
@@ -232,12 +234,12 @@ class Presenter:
             ("keys", keys, left, format_count),
         )
         say.rows(
-            ("", "written", "left", "gone"),
+            ("", "written", "remaining", "removed"),
             [
                 (name, show(before), show(now), f"{100 * (before - now) / before:.1f} %")
                 for name, before, now, show in pairs
             ],
-            right=("written", "left", "gone"),
+            right=("written", "remaining", "removed"),
         )
         say.rows(
             ("pass", "day", "read", "superseded", "expired", "retained", "segments", "MiB/s"),
@@ -256,10 +258,10 @@ class Presenter:
     def _clean_kafkas(self) -> None:
         say = self.narrator
         case = KafkaCase.load()
-        say.step(f"A directory that Apache Kafka {case.version} wrote")
+        say.step(f"A directory written by Apache Kafka {case.version}")
         say.text(
-            "Kafka's cleaner has cleaned a copy of it. This run cleans it with the clock at "
-            f"the same time, {format_time(case.cleaning_time_ms)}."
+            "Kafka's cleaner has cleaned a copy of it. This run cleans it at the same clock time, "
+            f"{format_time(case.cleaning_time_ms)}."
         )
         case.place(self.out / KAFKA_BEFORE)
         case.place(self.out / KAFKA)
@@ -277,9 +279,9 @@ class Presenter:
             "files": files,
         }
         self._judge(
-            f"identical to Kafka's cleaner: {plural(segments, 'segment')}, "
+            f"identical to Kafka's output: {plural(segments, 'segment')}, "
             f"{plural(files, 'file')}, byte for byte",
-            problem and f"differs from Kafka's cleaner: {problem}",
+            problem and f"differs from Kafka's output: {problem}",
         )
 
     def _verify(self) -> None:
@@ -287,8 +289,8 @@ class Presenter:
         accounts = self._accounts
         say.step("Verify")
         say.text(
-            "The directory is opened again. The expected content is computed from the records "
-            "written, with a dict of the last record of each key, independently of the cleaner."
+            "The directory is reopened. The expected content is computed independently of the "
+            "cleaner, from a dict with the last record written for each key."
         )
         expected = expected_offsets(accounts, accounts.latest.start, with_tombstones=False)
         keys = accounts.count_users(expected)
@@ -300,8 +302,8 @@ class Presenter:
         self._numbers["verified_records"] = checked
         self._judge(
             f"{plural(checked, 'record')} of {plural(keys, 'key')} read back: "
-            "offset, timestamp, key and value are right; no record is missing or extra",
-            problem and f"reading back, after {checked}: {problem}",
+            "offset, timestamp, key and value are correct; no record is missing or unexpected",
+            problem and f"reading back failed after {plural(checked, 'record')}: {problem}",
         )
         with say.waiting("Searching the files ..."):
             traces = search_files(self.out / ACCOUNTS, accounts)
@@ -310,11 +312,14 @@ class Presenter:
         if traces.closed:
             problem = f"{traces.closed} of {closed} are still found, for example in {traces.where}"
         elif traces.accounts != keys:
-            problem = f"the files have {format_count(traces.accounts)} accounts, not as expected"
+            problem = (
+                f"the files have {format_count(traces.accounts)} accounts, expected"
+                f" {format_count(keys)}"
+            )
         self._judge(
-            f"{plural(traces.files, 'file')} searched, {format_size(traces.size_bytes)}: no key "
-            f"and no e-mail of the {closed} found, but of all "
-            f"{format_count(traces.accounts)} others",
+            f"{plural(traces.files, 'file')} searched, {format_size(traces.size_bytes)}: the "
+            f"keys and e-mail addresses of the {closed} are gone, and those of all "
+            f"{format_count(traces.accounts)} others are present",
             problem,
         )
         names = ("files", "bytes", "accounts", "closed_accounts")
@@ -375,7 +380,7 @@ class Presenter:
         expired = fates["tombstone_expired"]
         say.text(
             f"{plural(stats.messages_read, 'record')} read: "
-            f"{format_count(fates['superseded'])} superseded by a later one of their key, "
+            f"{format_count(fates['superseded'])} superseded by a later record of the same key, "
             + (f"{plural(expired, 'tombstone')} past the delete horizon, " if expired else "")
             + f"{format_count(fates['retained'])} retained. "
             f"{plural(stats.segments_before, 'segment')} became {stats.segments_after}, "

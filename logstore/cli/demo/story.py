@@ -145,7 +145,7 @@ class Story:
                 return runs
             (passed_over,) = report.not_cleaned
             nothing = passed_over.reason == "active_segment"
-            why = "nothing is dirty but the active segment" if nothing else passed_over.text
+            why = "only the active segment is dirty" if nothing else passed_over.text
             runs.append(CleanerRun(day, why, None))
             self.sleep_until(day + 1)
         raise RuntimeError(f"the topic was not cleaned by day {self.day:.0f}: {runs[-1].why}")
