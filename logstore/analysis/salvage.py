@@ -229,7 +229,6 @@ class _Salvage:
                 config=log.config,
                 clean=False,
                 log_start_offset=log_start_offset,
-                finding_level=logging.DEBUG,
             ),
         )
         end_offset = opened.log_end_offset

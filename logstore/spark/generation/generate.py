@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from logstore.errors import InvalidConfigurationError
 from logstore.manager.topics.store import Topic
-from logstore.names import validate_topic_name
 from logstore.runtime import Runtime, SystemClock, random_source
 from logstore.spark.datasource.commit import WriteJob, WrittenPartition, refuse_in_use
 from logstore.spark.generation.log_files import GeneratedPartition, write_partitions
@@ -101,8 +100,8 @@ def generate(
 
     Raises
     ------
-    InvalidConfigurationError, InvalidTopicError
-        The configs, the name or the Parquet directory are invalid. Nothing was written.
+    InvalidConfigurationError
+        The configs or the Parquet directory are invalid. Nothing was written.
     TopicAlreadyExistsError, KafkaStorageError
         The topic exists, or another process has locked the data directory. Nothing was written, or
         everything was removed.
@@ -114,7 +113,6 @@ def generate(
     A task requires memory for one block, or for one parcel and the state of a segment.
     """
     spec = spec.with_configs(configs)
-    validate_topic_name(spec.topic)
     data_dir = str(Path(data_dir.removeprefix("file://")).absolute())
     target = None if parquet is None else ParquetTarget(parquet, overwrite=overwrite)
     if target is not None and target.is_within(data_dir):

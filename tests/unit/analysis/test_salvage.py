@@ -140,13 +140,14 @@ def test_losses_are_listed_with_location_and_reason():
     assert (report.batches, report.records) == (119, 297)
 
 
-def test_a_leader_epoch_that_is_not_between_those_around_is_put_right():
+def test_a_leader_epoch_that_is_not_between_those_around_is_put_right(caplog):
     directory = kafka("segments")
     name = f"golden-0/{log_name(83)}"
     third = sum(len(each.data) for each in batches_of(directory.read(name))[:3])
     directory.put(name, ">i", third + 12, 1 << 20)
     report = saved(directory)
     assert (report.mended, report.lost) == (1, ())
+    assert caplog.messages == []
     assert read_bytes(directory.fs, f"/out/{name}") == kafka("segments").read(name)
     assert read_bytes(directory.fs, f"/out/{EPOCHS}") == kafka("segments").read(EPOCHS)
 

@@ -252,6 +252,15 @@ def test_the_loss_lists_all_records_deleted_by_lower_broker_retention(steered):
     }
 
 
+def test_a_cluster_wide_default_loses_nothing_if_the_broker_has_a_value(steered):
+    broker = steered.context.broker
+    broker.alter_configs("events", {}, unset=["retention.ms"])
+    broker.alter_broker_configs({"log.retention.ms": "1d"}, cluster_wide=False)
+    body = {"set": {"log.retention.ms": "60000"}, "cluster_wide": True}
+    done = steered.post("/api/broker/configs", body)
+    assert (done.status, done.json["done"]["changed"]) == (200, [])
+
+
 def test_forcing_a_cleaning_asks_where_a_lag_promised_more(steered):
     broker = steered.context.broker
     broker.alter_configs("users", {"min.compaction.lag.ms": "3h"})
