@@ -200,6 +200,7 @@ def _make_likely(rng: Random, api: str, request: Any, known: dict[str, Any]) -> 
             request.member_id = ""
             known.pop("memberId", None)
         request.session_timeout_ms = rng.choice((600_000, 600_000, 600_000, 1))
+        request.rebalance_timeout_ms = max(request.rebalance_timeout_ms, 600_000)
         request.protocol_type = "consumer"
         protocol = request.JoinGroupRequestProtocol(name="range", metadata=b"m")
         request.protocols = request.protocols or [protocol]

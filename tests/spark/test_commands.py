@@ -185,6 +185,31 @@ def test_generate_says_where_the_rows_are(run, asked):
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    (
+        (
+            "logstore.errors.InvalidTopicError: no such topic",
+            "no such topic (INVALID_TOPIC_EXCEPTION)",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'logstore'",
+            "Spark's workers run python3, which has no module logstore: set PYSPARK_PYTHON to a"
+            " Python in which kafka-logstore is installed on every node (INVALID_CONFIG)",
+        ),
+    ),
+)
+def test_the_error_of_a_task_is_reported_in_its_own_words(run, asked, monkeypatch, text, message):
+    def fail(*_, **__):
+        raise RuntimeError(f"a task failed\n{text}\n")
+
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setattr("logstore.spark.generation.generate.generate", fail)
+    shown = run("workload", "generate", "cdc-table", *SMALL, code=2)
+    assert shown == f"--- error: {message}\n"
+    assert asked[1:] == ["stopped"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     (
         (("generate", "cdc-table", "--parquet", "x", "--no-parquet"), "are mutually exclusive"),
