@@ -84,7 +84,7 @@ class CoordinatorTopic:
     def append(
         self, number: int, epoch: int, append: Callable[[LogWriter], AppendInfo]
     ) -> tuple[Log, AppendInfo]:
-        """Append to a partition whose contents were loaded in a leader epoch.
+        """Append to a partition whose contents were loaded under the given leader epoch.
 
         Raises
         ------

@@ -222,9 +222,10 @@ class RecordBatch:
         return (rows for window in windows() for rows in rows_of(window))
 
     def facts(self, limit: int = DEFAULT_LIMIT) -> RecordFacts:
-        """Decode and check all records, and return the properties that an append depends on.
+        """Decode and check all records, and return the facts that an append needs.
 
-        Limit and errors are as in `records`. Only the section and a few records are in memory.
+        Limit and errors are as in `records`. Only the records section and a few decoded records
+        are in memory.
         """
         self._ensure_has_header()
         header = self.header

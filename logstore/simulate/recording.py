@@ -144,7 +144,7 @@ class Arrivals(NamedTuple):
 
 
 class KeyTable:
-    """Keys of a topic, numbered by their frequency in the arrivals, most frequent first.
+    """Keys of a topic, numbered by how often they occur in the recording, most frequent first.
 
     Attributes
     ----------

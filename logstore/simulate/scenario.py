@@ -423,7 +423,7 @@ class _Copies:
 
 
 def _with_replicas(table: object, number: int, top: _Top, actions: Sequence[Action]) -> Topic:
-    """Build a topic with its number of replicas, which any kind of topic may set."""
+    """Build a topic. The number of replicas can be set for every kind of topic."""
     if not isinstance(table, Mapping) or "replicas" not in table:
         return replace(_topic(table, number, top, actions), replicas=top.replicas)
     others = {name: value for name, value in table.items() if name != "replicas"}
