@@ -73,18 +73,18 @@ class Quantity(NamedTuple):
 QUANTITIES: Mapping[str, Quantity] = {
     each.cost: each
     for each in (
-        Quantity("bytes_peak", "bytes", "space, at most", "peak", BYTES,
+        Quantity("bytes_peak", "bytes", "peak size", "peak", BYTES,
                  "largest size of all files, in one replica"),
-        Quantity("bytes_mean", "bytes.mean", "space, on average", "mean", BYTES,
+        Quantity("bytes_mean", "bytes.mean", "mean size", "mean", BYTES,
                  "mean size of all files over time"),
-        Quantity("headroom_bytes", "headroom", "headroom of a pass, at most", "headroom", BYTES,
+        Quantity("headroom_bytes", "headroom", "peak headroom of a pass", "headroom", BYTES,
                  "largest size by which a pass exceeds the log before it: rewritten segments, and "
                  "files of earlier passes that wait for removal"),
-        Quantity("disk_bytes", "disk", "disk of all replicas, at most", "disk", BYTES,
+        Quantity("disk_bytes", "disk", "peak size of all replicas", "disk", BYTES,
                  "largest size of all files in all replicas"),
         Quantity("write_amplification", "written", "write amplification", "written", RATIO,
                  "bytes written for each byte appended"),
-        Quantity("oldest_dirty_max_ms", "oldest", "oldest not cleaned", "not cleaned", MS,
+        Quantity("oldest_dirty_max_ms", "oldest", "oldest uncleaned record", "not cleaned", MS,
                  "largest age of a record that no cleaning pass has seen, including the open "
                  "segment"),
         Quantity("oldest_dirty_p50_ms", "oldest.p50", "  median", "p50", MS,
@@ -93,7 +93,7 @@ QUANTITIES: Mapping[str, Quantity] = {
                  "95th percentile of this age over time"),
         Quantity("oldest_dirty_p99_ms", "oldest.p99", "  99th percentile", "p99", MS,
                  "99th percentile of this age over time"),
-        Quantity("compaction_delay_max_ms", "late", "beyond the bound", "late by", MS,
+        Quantity("compaction_delay_max_ms", "late", "past max.compaction.lag.ms", "late by", MS,
                  "time by which a pass exceeded `max.compaction.lag.ms`"),
         Quantity("tombstone_age_max_ms", "tombstone", "oldest tombstone", "tombstone", MS,
                  "largest age of a surviving tombstone"),

@@ -16,8 +16,8 @@ from logstore.simulate.spread import seeds_of, spread_of
 VARIANTS_MAX = 1_000
 
 COMPARED_COSTS = {
-    "bytes_peak": "space, at most",
-    "bytes_mean": "space, on average",
+    "bytes_peak": "peak size",
+    "bytes_mean": "mean size",
     "write_amplification": "write amplification",
     "oldest_dirty_max_ms": "oldest uncleaned record",
     "tombstone_age_max_ms": "oldest tombstone",

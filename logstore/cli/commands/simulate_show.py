@@ -31,7 +31,7 @@ CURVES = (
     ("live_records", "live records"),
     ("dead_records", "dead records"),
     ("cleanable_ratio", "dirty ratio"),
-    ("oldest_dirty_ms", "oldest not cleaned"),
+    ("oldest_dirty_ms", "oldest uncleaned record"),
     ("tombstones", "tombstones"),
 )
 """Headings of curves by column of the combined series."""
@@ -68,7 +68,7 @@ def _show_curves(outcome: Run) -> None:
     series = outcome.over_time()
     series["bytes"] = bytes_of(series)
     width = _curve_width()
-    rows = Table(("", "over time", "at most", "at the end"), right=("at most", "at the end"))
+    rows = Table(("", "over time", "maximum", "at the end"), right=("maximum", "at the end"))
     emit_lines(
         rows.lines(
             (
@@ -87,8 +87,8 @@ def _show_bands(spread: Spread) -> None:
     from logstore.simulate.quantities import format_value
 
     width = _curve_width(_OTHER_COLUMNS + 5)
-    heads = ("", "seeds", "over time", "at most", "at the end")
-    rows = Table(heads, right=("at most", "at the end"))
+    heads = ("", "seeds", "over time", "maximum", "at the end")
+    rows = Table(heads, right=("maximum", "at the end"))
 
     def lines() -> Iterator[tuple[str, ...]]:
         for column, heading in CURVES:

@@ -105,7 +105,7 @@ def test_the_command_line_shows_the_numbers_of_the_report(outcome, capsys):
     total = bytes_of(series)
     assert shown["bytes, all files"] == [f"{total.max():.0f} B", f"{total[-1]:.0f} B"]
     assert shown["live records"] == [f"{series['live_records'].max():.0f}", "1"]
-    assert shown["oldest not cleaned"] == ["1h 15s", "0ms"]
+    assert shown["oldest uncleaned record"] == ["1h 15s", "0ms"]
     words = captions(page(outcome))
     assert words["All topics", "Bytes"] == (
         f"all: {total[-1]:.0f} B at the end, at most {total.max():.0f} B."
