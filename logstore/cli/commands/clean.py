@@ -84,7 +84,7 @@ UNCLEANABLE = "uncleanable"
     type=click.IntRange(min=1),
     metavar="N",
     help="Clean N partitions in parallel. The threads share log.cleaner.dedupe.buffer.size. "
-    "[default: 1, with the share of one of log.cleaner.threads]",
+    "[default: 1, with its share of the buffer among log.cleaner.threads]",
 )
 @click.option(
     "--out",

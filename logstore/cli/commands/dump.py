@@ -132,6 +132,7 @@ def dump(
     The output is identical to the output of Kafka's tool. Problems with indexes and offsets are
     printed on standard error after all files. As in Kafka, this includes valid indexes written by
     appends of several batches. Use `check` to verify files, and `inspect --batches` for JSON.
+    Nothing is changed.
     """
     from logstore.config.overrides import ReadLimits
     from logstore.inspect.decoders import DECODERS

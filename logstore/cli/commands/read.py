@@ -150,7 +150,7 @@ def read(
     the end of the log, left by a crash, does not count as damage. Offsets removed by compaction are
     skipped. An offset outside the log is an error. Control records are not shown (see inspect
     --records). Records of Kafka's internal topics are decoded. Tables show them instead of the
-    bytes, and JSON has both.
+    bytes, and JSON has both. Nothing is changed.
     """
     if last is not None and latest_per_key:
         raise click.UsageError("--last and --latest-per-key are mutually exclusive")

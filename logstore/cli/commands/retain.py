@@ -46,7 +46,7 @@ Failures = list[tuple["TopicPartition", "LogStoreError"]]
     examples=[
         "logstore retain --dry-run",
         "logstore retain events",
-        "logstore retain ./kafka-logs --dry-run",
+        "logstore retain ./kafka-logs --dry-run --config cleanup.policy=delete",
         "logstore retain events --partition 0 --dry-run --now 2024-12-31",
         "logstore retain events --config retention.ms=7d --dry-run --format json",
     ],
