@@ -117,7 +117,7 @@ mypy: $(DEV) ## types of logstore and cleaner, strictly
 
 # The development tools are installed first. Their own dependencies may be older than they declare.
 lowest: LOWEST := $(VENV)/lowest
-lowest: export NUMBA_CACHE_DIR := $(LOWEST)/numba
+lowest: export NUMBA_CACHE_DIR := $(CURDIR)/$(LOWEST)/numba
 lowest: ## unit, property and command tests with the lowest dependencies that pyproject.toml allows: PYTEST_ARGS
 	@$(MAKE) VENV=$(LOWEST) $(LOWEST)/.stamp-dev
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/lowest.txt

@@ -22,7 +22,7 @@ def cache_dir() -> Path | None:
     configured = os.environ.get("NUMBA_CACHE_DIR")
     pycache = Path(__file__).with_name("__pycache__")
     home = os.environ.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
-    folders = [Path(configured)] if configured else [pycache, Path(home) / "logstore"]
+    folders = [Path(configured).absolute()] if configured else [pycache, Path(home) / "logstore"]
     for folder in folders:
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)

@@ -401,6 +401,9 @@ def test_every_kernel_of_the_project_has_a_fingerprint_of_its_own():
 def test_places_of_compiled_code(monkeypatch, tmp_path):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "given"))
     assert files.cache_dir.__wrapped__() == tmp_path / "given"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "given")  # stays valid if the process changes directory
+    monkeypatch.chdir(tmp_path)
+    assert files.cache_dir.__wrapped__() == tmp_path / "given"
     monkeypatch.delenv("NUMBA_CACHE_DIR")
     assert files.cache_dir.__wrapped__() == ROOT / "logstore/jit/__pycache__"
     read_only = tmp_path / "a file"
