@@ -205,6 +205,12 @@ def standing_still() -> Iterator[None]:
         yield
 
 
+PARQUET_SIZE = re.compile(
+    r'(out\.parquet: [\d,]+ records?), .*|(out\.parquet", "records": \d+, "size_bytes": )\d+'
+)
+"""The size of a Parquet file depends on the version of pyarrow."""
+
+
 class Outcomes:
     """The outcomes of commands in the current folder, as a transcript."""
 
@@ -240,7 +246,8 @@ class Outcomes:
 
     def note(self, text: str) -> None:
         """Note an output, with one name for the directory, and rules of one length."""
-        self.transcript.note(re.sub("─+", "─", text.replace(self.home, "HOME")))
+        text = re.sub("─+", "─", text.replace(self.home, "HOME"))
+        self.transcript.note(PARQUET_SIZE.sub(r"\1\2", text))
 
 
 class _Commands(Outcomes):

@@ -244,7 +244,7 @@ class _Batches:
             self.attempt(decode_windows, section, *arguments, rows_max=rows_max)
         self.attempt(found.row_lists)
         self.transcript.note(
-            keys.null_rows, keys.slice(0, middle).null_rows, found.encoded_headers[0]
+            keys.null_rows(), keys.slice(0, middle).null_rows(), found.encoded_headers[0]
         )
         sealed = seal_batch(
             *(batch.section(),),
