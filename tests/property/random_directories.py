@@ -206,7 +206,8 @@ def standing_still() -> Iterator[None]:
 
 
 PARQUET_SIZE = re.compile(
-    r'(out\.parquet: [\d,]+ records?), .*|(out\.parquet", "records": \d+, "size_bytes": )\d+'
+    r"(out\.parquet: [\d,]+ records?), .*"
+    r'|(out\.parquet", "records": \d+, "size_bytes": |out\.parquet,\d+,)\d+'
 )
 """The size of a Parquet file depends on the version of pyarrow."""
 
