@@ -64,12 +64,12 @@ def erasure(
     it is found.
 
     The earliest time is when a record can first be deleted, regardless of appends for other keys.
-    The latest time is when it is deleted at the latest, provided that a broker with this config
-    runs from now on and nothing is appended. A record that is never deleted
-    automatically has no latest time. An open transaction ends after its timeout if the directory
-    has its state (__transaction_state), otherwise never. Both times are computed by simulating
-    cleaning passes and retention in memory, which takes as much memory as the records that a
-    cleaning pass retains in a partition with the key. Nothing is changed.
+    By the latest time, a broker with this config that runs from now on has deleted it, even if
+    nothing is appended. A record that is never deleted automatically has no latest time. An open
+    transaction ends after its timeout if the directory has its state (__transaction_state),
+    otherwise never. Both times are computed by simulating cleaning passes and retention in memory,
+    which takes as much memory as the records that a cleaning pass retains in a partition with the
+    key. Nothing is changed.
     """
     wanted = key_of(key, key_base64)
     if wanted is None:

@@ -123,8 +123,8 @@ def inspect(
 
     TOPIC_OR_PATH is a topic of the data directory, or else a path; `./x` is always a path. Without
     it, the whole data directory is shown, including the log of a KRaft node (__cluster_metadata-0).
-    Nothing is changed: repairs that opening for writing would make are listed under recovery. Only
-    batch headers are read, unless --deep is given.
+    Nothing is changed: repairs that a broker would make when it opens the directory are listed
+    under recovery. Only batch headers are read, unless --deep is given.
 
     \b
     Sections: clean        below the first dirty offset

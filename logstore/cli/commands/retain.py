@@ -82,8 +82,8 @@ def retain(
     they expire by age is shown. With compact,delete, a cleaning pass that merges older and newer
     records can change this time (KIP-354); the reason then mentions it.
 
-    A directory copied from a broker does not contain topic configs. Nothing is deleted there until
-    --config sets cleanup.policy, and any limits that differ from the defaults.
+    A directory copied from a broker does not contain topic configs: pass cleanup.policy, and limits
+    that differ from the defaults, with --config. Without cleanup.policy, nothing is deleted there.
     """
     if partition is not None and target is None:
         raise click.UsageError("--partition needs a topic")

@@ -207,14 +207,14 @@ def simulate(
     checkpoints, producers and configs. The workload is fitted to recent records: hourly rates,
     batches, values, deletes and key distribution. The output shows the fit, and how accurately it
     predicts the last third of the records from the rest. With --print, the fitted scenario is
-    printed, to be edited and run. If SCENARIO is also given, it is run from that state instead.
+    printed, to be edited and run. If SCENARIO is also given, its workload replaces the fitted one.
 
     With --sweep, the scenario is run with every combination of values. The table shows the costs of
     each, and marks the Pareto-optimal combinations.
 
     With --goal, searches the values of --search for the combination that meets the goal with every
-    seed and minimizes a quantity. It must also meet the goal with 20 other seeds. If no combination
-    does, the nearest miss is shown, and the exit code is 1. Quantities: bytes, bytes.mean,
+    seed and minimizes a quantity. It is then tested with 20 other seeds. If no combination meets
+    the goal, the nearest miss is shown, and the exit code is 1. Quantities: bytes, bytes.mean,
     headroom, disk, written, oldest, tombstone, late, passes, live, missed; and percentiles over
     time: oldest.p50, oldest.p95, oldest.p99, tombstone.p50 and so on.
     """
