@@ -97,11 +97,11 @@ def explain(
 ) -> int:
     """Explain why partitions are or are not due for cleaning, and what to change.
 
-    All conditions must hold, but of the dirty ratio and the maximum lag one is enough. For each
-    unmet condition, the output shows when it will be met, or its cause and remedies. It also counts
-    tombstones, and shows whether a pass that removes them is due. For partitions that are due, a
-    dry run of the pass finds damage. With --key, lists the records of a key, when each can be
-    removed, and what must happen first. Nothing is changed.
+    Every condition must hold, except that either the dirty ratio or the maximum lag is enough. For
+    each unmet condition, the output shows when it will be met, or its cause and remedies. It also
+    counts tombstones, and shows whether a pass that removes them is due. For partitions that are
+    due, a dry run of the pass finds damage. With --key, lists the records of a key, when each can
+    be removed, and what must happen first. Nothing is changed.
 
     A directory copied from a broker does not contain topic configs; pass them with --config.
     """
