@@ -27,7 +27,7 @@ DELETED = re.compile(r"v\d+-0 was removed: another process has deleted it")
 """Output of a command over all topics if a topic is deleted while it runs."""
 
 MOVED = re.compile(
-    r"error: (partition \S+ was moved from \S+ to \S+, which is none of"
+    r"error: (partition \S+ was moved from \S+ to \S+, which is not one of"
     r"|(kept|events|mixed)-\d was removed: another process has deleted it or moved it"
     r"|\S+: no such file or directory)"
 )
