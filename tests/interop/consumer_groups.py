@@ -71,7 +71,7 @@ in between because the machine is busy."""
 SHORT_REBALANCE_MS = 500
 LONG_REBALANCE_MS = 300_000
 SETTLED_WITHIN_S = 30
-CONTROLLER_DELAY_S = 0.3
+CONTROLLER_DELAY_S = 1.0
 """Time after which a broker of Kafka knows a change that its controller has confirmed."""
 
 SETTINGS = {
@@ -529,9 +529,18 @@ class GroupConversation(Conversation):
         """Let all members follow the group until it is stable, on each side at its own pace.
 
         Heartbeats are not compared, because the sides may need different numbers of them; the
-        resulting states are.
+        resulting states are. Kafka's coordinator learns of new partitions some time after the
+        response to CreatePartitions, so a stable group may change once more.
         """
-        states = [self._converged(side) for side in self.sides]
+        deadline = time.monotonic() + SETTLED_WITHIN_S
+        begun = [(each.epoch, dict(each.owned)) for each in self.consumers], list(self.classics)
+        states = [self._converged(side, *begun) for side in self.sides]
+        while states[0] != states[1] and time.monotonic() < deadline:
+            time.sleep(0.1)
+            states = [
+                self._converged(side, *state)
+                for side, state in zip(self.sides, states, strict=True)
+            ]
         if states[0] != states[1]:
             raise Difference(
                 f"seed {self.seed}: members converge to\n  Kafka {states[0]}\n  here  {states[1]}\n"
@@ -545,9 +554,10 @@ class GroupConversation(Conversation):
         self.classics = states[0][1]
         self.describe()
 
-    def _converged(self, side: Side) -> tuple[list[tuple[int, Owned]], list[ClassicMember]]:
-        states = [(each.epoch, dict(each.owned)) for each in self.consumers]
-        classics = list(self.classics)
+    def _converged(
+        self, side: Side, states: list[tuple[int, Owned]], classics: list[ClassicMember]
+    ) -> tuple[list[tuple[int, Owned]], list[ClassicMember]]:
+        states, classics = [*states], [*classics]
         deadline = time.monotonic() + SETTLED_WITHIN_S
         quiet = 0
         while quiet < 2:
