@@ -35,6 +35,7 @@ from logstore.analysis.view import PartitionView
 from logstore.cleaner.strategy import Order, Strategy
 from logstore.inspect.records import decoded_key_member
 from logstore.record import kernels
+from logstore.record.batch import stored_columns
 from logstore.record.codecs import Codec
 from logstore.record.columns import RecordColumns, join_columns
 from logstore.record.json_text import bytes_item
@@ -614,17 +615,16 @@ def _groups(
     A group of several batches never causes the range of `keys` to shrink.
     """
     log = view.log
-    limit = log.config.logstore_decompression_max_bytes
     done, total = 0, log.size_bytes
     kind: _Kind | None = None
     parts: list[RecordColumns] = []
     records = record_bytes = size_bytes = 0
-    for stored in view.batches(log.segments.first.base_offset, end_offset):
+    start = log.segments.first.base_offset
+    for stored, columns in view.decoded(stored_columns, start, end_offset):
         if progress is not None:
             progress(done, total)
             done += stored.size_bytes
         header = stored.batch.header
-        columns = stored.batch.columns(limit)
         own = _Kind(
             contents.slot(header.base_offset),
             header.codec_id,

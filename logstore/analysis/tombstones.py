@@ -6,6 +6,7 @@ count yet.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import xxhash
@@ -13,7 +14,7 @@ import xxhash
 from logstore.analysis.committed import CommittedData
 from logstore.cleaner.explaining import Tombstone
 from logstore.cleaner.strategy import KeySurvivors, Strategy
-from logstore.record.batch import decode_stored
+from logstore.record.batch import stored_rows
 
 if TYPE_CHECKING:
     from logstore.analysis.view import PartitionView
@@ -36,13 +37,13 @@ def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> lis
     log = view.log
     strategy = Strategy.of(log.config if config is None else config)
     survivors, committed = KeySurvivors(strategy), view.evaluate(CommittedData)
-    start, limit = log.log_start_offset, log.config.logstore_decompression_max_bytes
+    start = log.log_start_offset
     tombstones: dict[bytes, Tombstone] = {}
-    for stored in view.batches():
+    for stored, lists in view.decoded(stored_rows):
         header = stored.batch.header
         if not committed.has(header):
             continue
-        for offset, timestamp, key, value, headers in decode_stored(stored.batch, limit):
+        for offset, timestamp, key, value, headers in chain.from_iterable(lists):
             if key is None or offset < start:
                 continue
             if value is not None and not tombstones and not strategy.has_versions:

@@ -32,6 +32,7 @@ from logstore.errors import (
     UnsupportedFormatError,
 )
 from logstore.names import KAFKAS_OWN_TOPICS
+from logstore.record.batch import stored_columns
 from logstore.runtime import DiskFileSystem, ReadOnlyFileSystem
 from logstore.simulate.scenario import internal_topic_error
 
@@ -603,12 +604,11 @@ class _TopicRecorder:
         window = _Window(self._arrivals_max)
         self._windows.append(window)
         pending = _Pending(tp.partition)
-        limit = log.config.logstore_decompression_max_bytes
         done, total = 0, log.size_bytes
         previous = running_ms = -1
         was_cleaned = False
         strategy = Strategy.of(log.config)
-        for stored in view.batches():
+        for stored, columns in view.decoded(stored_columns):
             if progress is not None:
                 progress(str(tp), done, total)
             done += stored.size_bytes
@@ -628,22 +628,20 @@ class _TopicRecorder:
                 running_ms = max(running_ms, header.max_timestamp)
                 self._newest_ms = max(self._newest_ms or 0, header.max_timestamp)
             self._rates.append((running_ms, tp.partition, records))
-            columns = stored.batch.columns(limit)
-            section_bytes = columns.section_bytes
-            columns = columns.between(log.log_start_offset)
-            if len(columns):
+            visible = columns.between(log.log_start_offset)
+            if len(visible):
                 if strategy.name == HEADER:
-                    self._note_versions(strategy, columns)
+                    self._note_versions(strategy, visible)
                 row = (
                     running_ms,
                     header.record_count,
                     stored.size_bytes,
-                    section_bytes,
+                    columns.section_bytes,
                     header.codec_id,
                     header.producer_id,
                     int(header.is_transactional),
                 )
-                pending.add(columns, row)
+                pending.add(visible, row)
         if len(pending):
             window.add(pending.take(self._keys))
         if was_cleaned:
