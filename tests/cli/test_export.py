@@ -136,6 +136,19 @@ def test_duckdb_and_pandas_read_it_in_one_line(run, topic, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ("parquet", "arrow"))
+def test_a_record_without_a_timestamp_has_null_in_columns(run, data_dir, tmp_path, suffix):
+    with Broker(data_dir) as broker:
+        broker.create_topic("t")
+        for timestamp in (-1, 0):
+            broker.append("t", value=b"v", timestamp=timestamp)
+    out = tmp_path / f"t.{suffix}"
+    run("export", "t", "--out", out)
+    read = pandas.read_parquet if suffix == "parquet" else pandas.read_feather
+    times = read(out, dtype_backend="pyarrow")["timestamp"]
+    assert [None if pandas.isna(time) else time.value for time in times] == [None, 0]
+
+
+@pytest.mark.parametrize("suffix", ("parquet", "arrow"))
 def test_columns_are_written_group_by_group(run, topic, tmp_path, monkeypatch, suffix):
     """So that memory is bounded by one group, for many small or few large records."""
     out = tmp_path / f"t.{suffix}"
