@@ -78,9 +78,9 @@ def retain(
     if cleanup.policy includes delete. Only whole segments are deleted. If the active segment is
     deleted too, the log is rolled first.
 
-    Every segment is listed with the reason. For retained segments, the time at which
-    they expire by age is shown. With compact,delete, a cleaning pass that merges older and newer
-    records can change this time (KIP-354); the reason then mentions it.
+    Every segment is listed with the reason. For retained segments, the time at which they expire by
+    age is shown. With compact,delete, a cleaning pass that merges older and newer records can
+    change this time (KIP-354); the reason then mentions it.
 
     A directory copied from a broker does not contain topic configs: pass cleanup.policy, and limits
     that differ from the defaults, with --config. Without cleanup.policy, nothing is deleted there.

@@ -11,8 +11,8 @@ def warmup(settings: Settings) -> None:
     """Compile the kernels in advance, so that large appends, reads and cleaning passes start fast.
 
     The compiled code is stored in NUMBA_CACHE_DIR, or next to the installation, or in
-    ~/.cache/logstore if that is read-only. It is used until logstore or one of its
-    libraries changes.
+    ~/.cache/logstore if that is read-only. It is used until logstore or one
+    of its libraries changes.
     """
     from logstore.broker.warmup import warm_up
     from logstore.runtime import SystemClock

@@ -19,8 +19,8 @@ def go(page: Page, place: str) -> Page:
 def settled(page: Page) -> Page:
     """Wait until the page has no request in progress.
 
-    Polled by a timer: Chromium's animation frames, Playwright's default, may stop on a busy
-    machine. A timeout's traceback ends with the page's content.
+    Polled by a timer, which does not depend on the frames that Chromium draws. A timeout's
+    traceback ends with the page's content.
     """
     try:
         page.wait_for_function(
