@@ -253,7 +253,9 @@ def test_the_directories_of_one_broker_are_loaded_together(tmp_path):
     assert rows(reader) == [(n, b"%d" % n) for n in range(3)]
     shutil.copytree(next(Path(dirs[1]).glob("t-*")), Path(dirs[0], "t-1"), dirs_exist_ok=True)
     shutil.copytree(Path(dirs[0], "t-1"), Path(dirs[1], "t-1"), dirs_exist_ok=True)
-    with pytest.raises(InvalidConfigurationError, match=r"partition t-\d exists in both .*/one and"):
+    with pytest.raises(
+        InvalidConfigurationError, match=r"partition t-\d exists in both .*/one and"
+    ):
         reader.partitions()
 
 
