@@ -56,7 +56,9 @@ def row(partition, offset, horizon, value=None, ms=NOW - 10_000_000):
     return ("t", partition, offset, b"k%d" % offset, value, ms, 0, [], horizon)
 
 
-def test_a_horizon_is_the_old_one_or_one_that_a_cleaning_gives(frames):
+@pytest.mark.parametrize("lost", (False, True), ids=("intact", "with-a-lost-record"))
+def test_a_horizon_is_the_old_one_or_one_that_a_cleaning_gives(frames, lost):
+    """A lost record makes a partition doubtful, so that each of its records is compared."""
     cases = dict(enumerate(CASES.values()))
     # A record with a value bears its batch's horizon, and needs none.
     before = [row(n, 1, None, b"v") for n in cases]
@@ -64,6 +66,8 @@ def test_a_horizon_is_the_old_one_or_one_that_a_cleaning_gives(frames):
     after = [row(n, 1, given[n], b"v") for n in cases]
     before += [row(n, offset, old) for n, (offset, old, *_) in cases.items()]
     after += [row(n, offset, new) for n, (offset, _, new, *_) in cases.items()]
+    if lost:
+        before += [row(n, 2, None, b"v") for n in cases]
     verdict = verify(
         frame(frames, before),
         frame(frames, after),
@@ -73,10 +77,15 @@ def test_a_horizon_is_the_old_one_or_one_that_a_cleaning_gives(frames):
         examples=100,
     )
     names = list(CASES)
-    assert [names[each["partition"]] for each in verdict.examples] == [
+    wrong = [each for each in verdict.examples if each["kind"] == "horizon_wrong"]
+    assert [names[each["partition"]] for each in wrong] == [
         name for name, case in CASES.items() if case[4]
     ]
-    assert verdict.violations == {"horizon_wrong": len(verdict.examples)}
+    violations = {"horizon_wrong": len(wrong)}
+    if lost:
+        uncleaned = sum(case[3] is NEVER for case in CASES.values())
+        violations |= {"survivor_lost": len(CASES) - uncleaned, "tail_lost": uncleaned}
+    assert verdict.violations == violations
 
 
 def test_a_tombstone_that_became_a_record_is_not_missing_a_horizon(frames):
