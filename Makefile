@@ -80,7 +80,7 @@ $(RELEASE): requirements/release.txt $(DEV)
 	@$(PIP) install --require-hashes -r requirements/release.txt
 	@touch $@
 
-.PHONY: help install demo test lowest check format lint mypy interop interop-kafka interop-others apps clients golden fuzz soak mutants boundscheck nojit-coverage workload bench bench-full bench-wire docs docs-site pictures messages lock release release-try clean
+.PHONY: help install demo test slow lowest check format lint mypy interop interop-kafka interop-others apps clients golden fuzz soak mutants boundscheck nojit-coverage workload bench bench-full bench-wire docs docs-site pictures messages lock release release-try clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -96,21 +96,26 @@ demo: $(CORE) ## install, then run the main job on a small real story
 test: $(ALL) ## install development tools and Spark, then run the whole default suite
 	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS)
 
-check: $(DEV) ## format, lint, types, import rules, then unit, property and meta tests
+slow: $(ALL) ## tests of several seconds each, which the default suite excludes
+	@$(PYTEST) $(PARALLEL) -m "slow and not long and not interop" $(PYTEST_ARGS)
+
+check: $(DEV) ## format, lint, types, import rules, prose, then unit, property and meta tests
 	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: run make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m tools.prose --check
 	@$(PYTEST) $(PARALLEL) $(PYTEST_ARGS) $(wildcard tests/unit tests/property tests/meta)
 
 format: $(DEV) ## rewrite the code in the project's format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lint: $(DEV) ## ruff and the import rules
+lint: $(DEV) ## ruff, the import rules and the limits of prose
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m tools.prose --check
 
 mypy: $(DEV) ## types of logstore and cleaner, strictly
 	@$(BIN)/mypy
@@ -128,9 +133,9 @@ lowest: ## unit, property and command tests with the lowest dependencies that py
 
 # In CI a machine that lacks Kafka's classes or Chromium is a failure; elsewhere the tests skip and say why.
 interop: export LOGSTORE_INTEROP_REQUIRED := $(if $(CI),1,$(LOGSTORE_INTEROP_REQUIRED))
-interop: $(ALL) ## tests against Kafka's own classes (need a JDK and Maven), in Chromium, and the long ones on Spark
+interop: $(ALL) ## tests against Kafka's own classes (need a JDK and Maven), in Chromium, the long ones on Spark, and `make slow`
 	@rm -f tests/interop/target/results.json
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going interop-kafka interop-others
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going interop-kafka interop-others slow
 
 interop-kafka: $(ALL)
 	@$(INTEROP) tests/interop $(addprefix --ignore=,$(OTHERS))

@@ -2,6 +2,7 @@
 
     python -m tools.prose             # hits and words of each package
     python -m tools.prose logstore/ui # the hits of a package, by file
+    python -m tools.prose --check     # fail if a package exceeds its limit
     python -m tools.prose --lower     # lower the limits to the current counts
 
 The text is Markdown pages, docstrings, comments and strings of Python, and comments and strings of
@@ -272,10 +273,32 @@ def lower() -> None:
     LIMITS.write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
+def excess() -> list[str]:
+    """Return lines that name the packages above their limits, and limits of packages that are gone.
+
+    A package without a limit may have `AIM` hits per thousand words.
+    """
+    matches, _ = found()
+    allowed = limits()
+    lines = [
+        f"{name}: no such package; remove its limit" for name in allowed if name not in matches
+    ]
+    for name, hits in sorted(matches.items()):
+        if len(hits) > allowed.get(name, 0) and rate(name) > AIM:
+            lines.append(f"{name}: {len(hits)} hits, limit {allowed.get(name, 0)}; the last 20:")
+            lines += [f"  {hit.file}:{hit.line}: {hit.name}: {hit.text}" for hit in hits[-20:]]
+    return lines
+
+
 def main(arguments: list[str]) -> None:
     """Print the counts, or the hits of the packages or files that are named."""
     if arguments == ["--lower"]:
         lower()
+        return
+    if arguments == ["--check"]:
+        if lines := excess():
+            advice = "Rewrite until there are fewer (python -m tools.prose PACKAGE lists all):"
+            sys.exit("\n".join([advice, *lines]))
         return
     matches, words = found()
     for name in sorted(matches, key=rate, reverse=True):

@@ -114,7 +114,10 @@ def world(request, tmp_path):
             yield ReplicatedLog(broker, [broker]), broker.listen
 
 
-@pytest.mark.parametrize("shape", ("hole within the last batch", "bare end"))
+@pytest.mark.parametrize(
+    "shape",
+    ("hole within the last batch", pytest.param("bare end", marks=pytest.mark.slow)),
+)
 @pytest.mark.parametrize("client", (in_process, kafka_python, aiokafka_s, confluent))
 @pytest.mark.parametrize(("world", "level"), LAYOUTS, indirect=["world"])
 def test_a_restore_ends(world, level, client, shape):

@@ -73,6 +73,7 @@ def test_a_full_disk_adds_and_removes_no_order(broker, storage):
 # --- a cache that is warmed up from a compacted topic ------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ("read_committed", "read_uncommitted"))
 @pytest.mark.parametrize("shape", holes.SHAPES)
 def test_cache_warms_up_over_every_hole(logstore_broker, shape, isolation):

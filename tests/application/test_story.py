@@ -131,6 +131,7 @@ def test_cache_is_the_table(logstore_broker, app, storage):
         until(lambda: cache.rows == logstore_broker.table("users"), cache.refresh)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "isolation"),
     [(shape, "read_committed") for shape in holes.SHAPES] + [("aborted_end", "read_uncommitted")],
@@ -142,6 +143,7 @@ def test_cache_warms_up_over_every_hole(logstore_broker, remote, shape, isolatio
         assert cache.rows == logstore_broker.table("users", isolation=isolation)
 
 
+@pytest.mark.slow
 def test_cache_warms_up_during_failing_fetches_and_cleaning(logstore_broker, remote):
     users_topic(logstore_broker, partitions=1)
     rule = remote.at.fail("Fetch", topic="users", error="NOT_LEADER_OR_FOLLOWER", times=3)
@@ -225,6 +227,7 @@ def test_transfers_are_booked_once(logstore_broker, app):
     assert_booked(logstore_broker, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("api", "error", "nth"),
     (

@@ -62,6 +62,7 @@ def test_a_chart_has_a_bar_for_each_step_and_the_longest_is_the_fastest(run, tem
     assert re.search(r"copies memory at [\d.]+ GB/s, writes and syncs at [\d.]+ GB/s", shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ("timestamp", "header"))
 def test_strategy_and_codec_match_the_log(run, temporary, strategy):
     said = run(*("bench", *TINY, "--strategy", strategy, "--codec", "lz4", "--format", "json")).json

@@ -165,6 +165,7 @@ def check_words(line: str, pattern: str, freed: int) -> None:
         assert least <= freed, (line, freed)
 
 
+@pytest.mark.slow
 def test_1_which_partitions_are_damaged(directories: list[Directory]) -> None:
     for directory in directories:
         planted = PLANTED if directory.name == "damaged_in_records" else set()

@@ -16,7 +16,13 @@ def story(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def _slow_if_searching(path):
+    """Return the page as a parameter; a page with a search of `simulate` takes many seconds."""
+    searches = "--goal" in path.read_text(encoding="utf-8")
+    return pytest.param(path, id=path.stem, marks=pytest.mark.slow if searches else ())
+
+
+@pytest.mark.parametrize("path", tuple(map(_slow_if_searching, PAGES)))
 def test_commands_print_the_documented_output(path, story, tmp_path):
     """If the new output is right: `python tools/question_pages.py` writes it."""
     shutil.copytree(story, tmp_path, dirs_exist_ok=True)

@@ -106,6 +106,7 @@ def test_json_has_costs_and_files(run, tmp_path):
     assert set(told["digests"]) == {"users-0"}
 
 
+@pytest.mark.slow
 def test_logs_that_are_kept_are_a_data_directory(run, tmp_path):
     run("simulate", "four-policies", "--out", str(tmp_path), "--keep-logs", "--samples", "5")
     found = json.loads(
@@ -214,6 +215,7 @@ def test_a_full_disk_keeps_existing_files(run, earlier, monkeypatch):
     assert look() == before
 
 
+@pytest.mark.slow
 def test_jobs_change_nothing_but_the_time(run, tmp_path):
     tables = []
     for jobs in ("1", "2"):
@@ -269,6 +271,7 @@ def seeded(tmp_path):
     return ("simulate", tmp_path / "seeded.toml", "--samples", 5, "--jobs", 1)
 
 
+@pytest.mark.slow
 def test_several_seeds_show_their_spread_everywhere(run, seeded, tmp_path):
     out = tmp_path / "out"
     options = (*seeded, "--seeds", 4, "--replicas", 3, "--out", out)
@@ -298,6 +301,7 @@ GOAL = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_goal_that_is_met_names_the_setting_and_its_margin(run, seeded, tmp_path):
     options = (*seeded, *GOAL, "--goal", "oldest <= 20d", "--out", tmp_path / "out")
     told = run(*options, "--format", "json").json

@@ -172,6 +172,7 @@ def test_one_of_kafkas_own_topics_is_refused_by_name(run, with_offsets, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ("some", "some/users-3", "renamed"))
 def test_any_folder_is_a_start_for_a_search(run, tmp_path, where):
     """Some partitions without the first one and checkpoints, and one of them under any name."""
@@ -218,6 +219,7 @@ def two_disks(tmp_path):
     return [tmp_path / "disk-1", tmp_path / "disk-2", tmp_path / "users-3.bak"]
 
 
+@pytest.mark.slow
 def test_several_folders_are_one_start(run, two_disks, tmp_path):
     folders = [part for path in two_disks for part in ("--from", path)]
     given = ("--config", "cleanup.policy=compact", "--days", 1, "--samples", 3)

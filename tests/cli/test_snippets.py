@@ -75,6 +75,7 @@ def test_snippets_print_the_output_in_their_comments(name, tmp_path, monkeypatch
         assert list(tmp_path.iterdir()) == [], "a broker without data_dir writes no file"
 
 
+@pytest.mark.slow
 def test_snippets_that_are_tests_pass(tmp_path):
     """All at once: each run of pytest takes a second."""
     for name in RUN:

@@ -10,7 +10,14 @@ def directories(tmp_path, monkeypatch):
     return unpack(tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize(("name", "first"), (("complete", 1), ("open", 17), ("fault", 33)))
+@pytest.mark.parametrize(
+    ("name", "first"),
+    (
+        ("complete", 1),
+        pytest.param("open", 17, marks=pytest.mark.slow),
+        pytest.param("fault", 33, marks=pytest.mark.slow),
+    ),
+)
 def test_a_killed_migration_starts_over(directories, monkeypatch, name, first):
     assert run_killed(directories / name, monkeypatch, range(first, 1000, 48)) > 5
 

@@ -171,6 +171,7 @@ def test_links_to_folders_are_copied_as_links(project, tmp_path_factory):
     assert (copy / "linked" / "numbers.py").read_text() == MODULE
 
 
+@pytest.mark.slow
 def test_each_reason_matches_a_fault_that_can_be_planted():
     """Code moves, and a reason whose line is gone would answer nothing."""
     root = Path(__file__).parents[2]

@@ -129,6 +129,7 @@ def limit(nursery: Nursery, folder: Path, rng: random.Random, rounds: int) -> Co
     return live(nursery, folder, rng, rounds, settings)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_full_disk(nursery, small_disk):
     tally = fill_up(nursery, small_disk, random.Random(1), 2)
@@ -136,6 +137,7 @@ def test_a_full_disk(nursery, small_disk):
     assert tally["compared"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_failing_disk(nursery, tmp_path):
     tally = fail(nursery, tmp_path / "data", random.Random(1), 4)
@@ -143,6 +145,7 @@ def test_a_failing_disk(nursery, tmp_path):
     assert tally["compared"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_files_that_may_not_grow(nursery, tmp_path):
     tally = limit(nursery, tmp_path / "data", random.Random(1), 2)

@@ -86,6 +86,7 @@ def kill_and_check(nursery: Nursery, folder: Path, rng: random.Random, kills: in
     return ledger.tally
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_check_reports_no_error_after_a_few_kills(nursery, tmp_path):
     tally = kill_and_check(nursery, tmp_path, random.Random(2), 4)

@@ -118,6 +118,7 @@ def run(
     return tally + ledger.tally, failures
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_round_of_commands_next_to_a_writer(nursery, tmp_path):
     tally, failures = run(nursery, tmp_path, 1, lambda done: done == len(COMMANDS))

@@ -25,6 +25,7 @@ def live_once(nursery, ledger: Ledger, number: int, steps: int) -> None:
     ledger.verify(background=True)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_eight_threads(nursery, tmp_path):
     ledger = Ledger([str(tmp_path / "one"), str(tmp_path / "two")])

@@ -246,6 +246,7 @@ def test_a_running_broker_meets_the_latest_time(history, config, since_ms, key):
         assert not in_any_file(running)
 
 
+@pytest.mark.slow
 @settings(max_examples=14)
 @example([PUT, PUT, ROLL], PLAIN | {"min.cleanable.dirty.ratio": 1.0})
 @example(

@@ -5,6 +5,7 @@ from unittest.mock import patch
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from logstore.cleaner.kernels.ranges import choose_ranges, copy_locations
@@ -145,6 +146,7 @@ def history(steps):
     return world, log
 
 
+@pytest.mark.slow
 @given(
     steps=st.lists(STEPS, min_size=1, max_size=14),
     least_gap=st.sampled_from([1, 100, 400]),

@@ -69,6 +69,7 @@ def open_and_close(make, tmp_path, numbers, times):
             live(broker)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", (in_memory, with_everything_in_virtual_time, on_a_disk_with_threads)
 )

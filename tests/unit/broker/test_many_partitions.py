@@ -98,6 +98,7 @@ def looked_at(fs: CountedCalls, work: Callable[[Broker], None], *, adopted: bool
         work(broker)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "adopted"),
     (*((name, False) for name in WORKS), ("explain", True), ("inspect", True)),
@@ -107,6 +108,7 @@ def test_twice_the_partitions_are_twice_the_work_and_no_more(name: str, adopted:
     check_growth(name, adopted=adopted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "stop"),
     (

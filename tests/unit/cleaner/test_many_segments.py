@@ -31,6 +31,7 @@ def log_of(segments: int, *, transactions: bool) -> tuple[Log, CountedCalls]:
     return log, fs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transactions", (False, True))
 def test_twice_the_segments_are_twice_the_work_and_no_more(monkeypatch, transactions: bool) -> None:
     """2,000 took half a minute: for each, all segments above it were searched for aborts."""

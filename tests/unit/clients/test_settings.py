@@ -90,6 +90,7 @@ WRONG = set(range(4, 4 + len(MISUSES)))
 """Numbers of the lines with a misuse."""
 
 
+@pytest.mark.slow
 def test_mypy_finds_each_misuse(program: Path) -> None:
     done = subprocess.run(
         [
@@ -108,6 +109,7 @@ def test_mypy_finds_each_misuse(program: Path) -> None:
     assert {each["line"] for each in errors} == WRONG, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_pyright_finds_each_misuse(program: Path) -> None:
     configuration = {"typeCheckingMode": "standard", "extraPaths": [str(ROOT)]}
     (program / "pyrightconfig.json").write_text(json.dumps(configuration))

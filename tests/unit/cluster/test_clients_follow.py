@@ -17,13 +17,14 @@ ENDS = ("killed", "stopped", "moved")
 
 
 def pytest_generate_tests(metafunc):
-    """Use all ends and layouts. On disk, where tests are slower, only kills are not `long`."""
+    """Use all ends and layouts. On disk, kills are `slow` and other ends `long`."""
     names = [name for name in ("layout", "how") if name in metafunc.fixturenames]
     on_disk = [pytest.param("disk", how, marks=pytest.mark.long) for how in ("stopped", "moved")]
+    killed_on_disk = pytest.param("disk", "killed", marks=pytest.mark.slow)
     values = {
         "layout": ("memory", "disk"),
         "how": ENDS,
-        "layout,how": [*(("memory", how) for how in ENDS), ("disk", "killed"), *on_disk],
+        "layout,how": [*(("memory", how) for how in ENDS), killed_on_disk, *on_disk],
     }
     if names:
         metafunc.parametrize(",".join(names), values[",".join(names)])
@@ -246,6 +247,7 @@ def test_consumers_of_all_brokers_share_a_group(cluster, protocol):
     assert share() == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_member_in_threads_follows_its_coordinator(protocol, how, tmp_path):
     with Cluster(data_dir=tmp_path / "data", background=True) as cluster:
         followed = Followed(cluster, protocol, how)

@@ -77,7 +77,7 @@ VERSIONS = ((V0, V0, V0), (V2, V2, V2), (V0, V2, V0), (V2, V0, V2))
 VICTIMS = ("transaction", "group", "data")
 
 
-@pytest.mark.parametrize("stride", (4, pytest.param(1, marks=pytest.mark.long)))
+@pytest.mark.parametrize("stride", (8, pytest.param(1, marks=pytest.mark.long)))
 @pytest.mark.parametrize("versions", VERSIONS)
 @pytest.mark.parametrize("commit", (True, False))
 @pytest.mark.parametrize("victim", VICTIMS)
@@ -88,7 +88,7 @@ def test_a_transaction_is_whole_although_a_broker_is_killed_at_one_of_its_waits(
 
     The waits are after `Ongoing`, the decision, and the completion. The client repeats its calls at
     the next coordinator, also an end that was decided. Unless the test is `long`, each case tries
-    every fourth wait, and different cases try different waits.
+    every eighth wait, and different cases try different waits.
     """
     await_replicated, on_markers = ClusterHost.await_replicated, Replicas.on_markers
     waits = -1

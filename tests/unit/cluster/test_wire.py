@@ -581,6 +581,7 @@ def test_kafka_python_sees_too_few_replicas_and_another_leader(made):
                 sent.get(TIMEOUT_S)
 
 
+@pytest.mark.slow
 def test_confluent_produces_and_consumes_while_leaders_move(made):
     cluster, server = made
     configs = {"bootstrap.servers": server.bootstrap}

@@ -138,6 +138,7 @@ def test_claim_4_the_consumer_misses_the_deletes_that_it_cannot_read_any_more(ha
     assert outcome.costs()["missed_tombstones"] == len(hand.missed) > 0
 
 
+@pytest.mark.slow
 def test_claim_5_the_search_separates_settings_that_keep_a_promise_from_those_that_break_it(
     tmp_path,
 ):

@@ -324,6 +324,7 @@ def summary(column):
     return f"{len(column)} {values.sum()} {(values * weights).sum()} {values[:6].tolist()}"
 
 
+@pytest.mark.slow
 def test_recordings_and_fits_of_topics_of_several_kinds(recorded):
     compare("recorded_fit.toml", recorded_fit(recorded))
 

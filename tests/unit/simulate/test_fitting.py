@@ -77,6 +77,7 @@ def test_a_timestamp_in_the_future_is_not_a_start(tmp_path):
     assert fit_recording(record(path), now_ms=START_MS).scenario.start_ms == START_MS
 
 
+@pytest.mark.slow
 def test_values_codecs_deletes_and_lateness_are_those_that_came(tmp_path):
     rng = np.random.default_rng(1)
     rows = []

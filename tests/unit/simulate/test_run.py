@@ -173,6 +173,7 @@ def test_a_consumer_that_is_away_too_long_misses_deletes():
     assert missed == {"3d": 1, "10h": 0}
 
 
+@pytest.mark.slow
 def test_a_stopped_cleaner_lets_a_topic_grow_until_it_is_started():
     scenario = parse(library.text_of("dead-cleaner"))
     outcome = run(small(scenario, records=60_000, segment_bytes=262_144), samples=20)

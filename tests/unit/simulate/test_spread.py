@@ -65,6 +65,7 @@ def test_costs_and_curves_have_percentiles_over_twenty_seeds(spread):
     assert spread.most("live_records").p95 >= spread.last("live_records").p5
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_spread(spread):
     one, other = (run_seeds(parse(SCENARIO), 3, samples=10, workers=n)[1] for n in (1, 2))
     assert one.costs() == other.costs()

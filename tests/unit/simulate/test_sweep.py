@@ -32,6 +32,7 @@ def test_every_combination_is_run_and_costs_what_it_costs_alone():
     assert again.variants[0].costs == swept.variants[0].costs
 
 
+@pytest.mark.slow
 def test_processes_give_what_one_gives():
     axes = {"min.cleanable.dirty.ratio": ["0.1", "0.9"]}
     told = []

@@ -41,6 +41,7 @@ def since(outcome, start_ms):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("distribution", "keys"), (("uniform", UNIFORM), ("zipf", ZIPF)))
 def test_the_second_half_is_predicted_from_the_first(distribution, keys, half, tmp_path):
     """Bytes within 5 %, keys and the final size within 10 %, cleanings within two."""

@@ -251,6 +251,7 @@ def test_other():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="nothing is compiled")
 def test_kernels_are_ready_before_the_first_test_with_a_broker(run):
     """The limit of a test is below what loading takes, let alone compiling."""

@@ -188,6 +188,7 @@ def test_a_broker_would_have_written_the_same_files(tmp_path, producers, configs
     assert len(list(tmp_path.glob("made/*/*.log"))) > 2 * spec.partitions
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     records=st.integers(1, 250),

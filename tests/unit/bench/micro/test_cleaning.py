@@ -95,6 +95,7 @@ def compressed(tmp_path_factory):
     return cleaned_twice(path, path.parent)
 
 
+@pytest.mark.slow
 def test_compressed_batches_are_the_same_if_they_unfold_to_the_same(compressed, tmp_path):
     here, there = pair(compressed, tmp_path)
     path = min(there.rglob("*.log"))

@@ -2,6 +2,7 @@
 
 import google_crc32c
 import numpy as np
+import pytest
 
 from logstore.bench.micro.kernels import crc_of_blocks, get_keys, put_keys
 from logstore.bench.micro.key_map import KEY_BYTES, keys_of
@@ -17,6 +18,7 @@ def test_crc_of_blocks_matches_each_whole_block():
     assert crc_of_blocks(data, 64) == expected != 0
 
 
+@pytest.mark.slow
 def test_keys_are_put_in_order_and_found():
     keys = np.frombuffer(b"aaaabbbbaaaacccc", np.uint8).copy()
     key_map = OffsetMap(1 << 10)

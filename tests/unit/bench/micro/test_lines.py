@@ -342,6 +342,7 @@ def test_a_users_test_is_measured_as_a_process(setting, monkeypatch, tmp_path, n
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments"),
     (("explain", "explain"), ("inspect", "inspect"), ("dry-run", "clean --dry-run")),
@@ -375,6 +376,7 @@ def test_commands_on_many_partitions_are_measured(setting, monkeypatch, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "peer", "share"),
     (

@@ -92,6 +92,7 @@ def test_a_clean_tail_has_each_key_once_and_the_dirty_section_begins_a_segment(t
     assert summary.cleanable_ratio == pytest.approx(1 / 11, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ("gzip", "snappy", "lz4", "zstd"))
 def test_a_compressed_log_is_smaller(tmp_path, codec):
     plain = make_log(SMALL, tmp_path / "plain")

@@ -47,6 +47,7 @@ def log(world):
 # -- compression -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_kernel", (True, False))
 @pytest.mark.parametrize(
     ("name", "codec", "levels"),
