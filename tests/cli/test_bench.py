@@ -44,7 +44,7 @@ def test_a_log_is_appended_cleaned_and_read(run, temporary, data_dir, where):
     assert {each["partition"] for each in cleaned} == {0, 1}
     assert read["records"] == sum(each["messages_written"] for each in cleaned)
     assert read["records"] / append["records"] == pytest.approx(0.12, abs=0.05)
-    assert all(step["mb_per_s"] > 0 for step in said["steps"])
+    assert all(step["records_per_s"] > 0 for step in said["steps"])
     assert set(said["limits_gb_per_s"]) == {"memcpy", "write_fsync"}
     assert said["machine"]["cores"] > 0
     assert said["in_memory"] is bool(where)

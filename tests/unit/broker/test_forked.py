@@ -241,7 +241,8 @@ with Broker(path, background=True) as broker:
 print([record.value for record in Broker(path).read("a")])
 """
     done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)],
+        # Since 3.12, Python warns of forks while threads run.
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program, str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
