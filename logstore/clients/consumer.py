@@ -587,7 +587,8 @@ class Consumer:
     def _commit_now(self, wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets without retries. Raise any error."""
         if (error := self._commit_once(wanted)) is not None:
-            raise kafka_exception(error, f"{self!r} could not commit: {error}")
+            group_id = self._require_membership().group_id
+            raise kafka_exception(error, f"group '{group_id}' did not commit the offsets: {error}")
 
     def commit_async(
         self,
